@@ -40,7 +40,7 @@ from piop.training.loop.checkpoint import Row, read_metrics, read_weights
 from piop.training.loop.compilation import StepGradients
 from piop.training.loop.gradients import profile_eager
 from piop.training.loop.out_of_memory import as_settings, explain_out_of_memory, smaller_batch
-from piop.training.loop.profile import Profile
+from piop.training.loop.profile import Profile, TimedSource
 from piop.training.loop.trainer import Trainer
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics
@@ -302,11 +302,11 @@ def _train(
         loss = build_objective(model, statistics, config, data=given, part=processes.part)
         clock = Profile(machine.device, on=profile)
         draw = build_source(model, loss, statistics, config, training, processes)
-        draw = clock.timed_draw(draw)
         gradients = StepGradients(loss, machine.compile, clock, machine.cuda_graphs)
         gradients.phases = phases
         processes.lead(begin)  # from here on nothing is refused
-        trainer = Trainer(loss, draw, gradients, config, folder.path, progress, clock, processes)
+        timed, own = TimedSource(draw, clock), (config, folder.path, progress, clock, processes)
+        trainer = Trainer(loss, timed, gradients, *own)
         trainer.resume(torch.device(machine.device))
         fixed = model.operator.gridded or not (loss.residual is None or loss.residual.anywhere)
         advice = partial(_memory_advice, trainer, config, given, fixed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from piop.residual import (
     compile_residual,
 )
 from piop.residual.attention.kernel import Kernel
-from piop.training.batches.batch import Batch, BatchSetting, BatchSource
+from piop.training.batches.batch import BatchSetting, BatchSource, EquationsAndData
 from piop.training.batches.data import DataPointSource, TrajectorySource
 from piop.training.batches.equations import EquationSource
 from piop.training.batches.function_sources import choose_function_source
@@ -42,7 +42,7 @@ from piop.training.batches.input_grid import (
     highest_wavenumber,
     input_grids,
 )
-from piop.training.batches.noise import noise_levels, noisy_source
+from piop.training.batches.noise import NoisySource, noise_levels
 from piop.training.batches.training_grid import training_grid
 from piop.training.choices import (
     constraints_of,
@@ -300,7 +300,7 @@ def build_source(
         whole = problem if rollout is None else rollout.problem
         functions = choose_function_source(whole, data, model.grids)
         if rollout is not None:
-            functions = RolloutFunctions(functions, rollout)
+            functions = RolloutFunctions(functions, rollout, config.points.functions, processes)
         equations = EquationSource(setting, loss, statistics, functions)
     if data is None:
         if equations is None:
@@ -312,15 +312,8 @@ def build_source(
     else:
         source = DataPointSource(setting, data)
     if statistics.noise:
-        source = noisy_source(source, setting, noise_levels(problem), statistics.noise)
-    if equations is None:
-        return source
-
-    def draw(step: int, fraction: float) -> Batch:
-        observations = source(step, fraction).observations
-        return replace(equations(step, fraction), observations=observations)
-
-    return draw
+        source = NoisySource(source, setting, noise_levels(problem), statistics.noise)
+    return source if equations is None else EquationsAndData(equations, source)
 
 
 def example_tensor(config: TrainingConfig) -> Tensor:

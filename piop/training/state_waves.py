@@ -193,4 +193,6 @@ def window_statistics(problem: Problem, states: States, seed: int = 0) -> Statis
     queries = collocation(window, Draws(seed, 0, torch.arange(count)), QUERIES)
     found = statistics_over(window, compile_residual(window), functions, observed, queries)
     state = cast("State", states.state)
-    return replace(found, windows=states.windows, waves=state.waves, bulk=state.bulk)
+    return replace(
+        found, windows=states.windows, waves=state.waves, bulk=state.bulk, seen=state.seen
+    )

@@ -7,8 +7,8 @@ that of Brandstetter, Worrall & Welling 2022, sec. 3.1 (2202.03376), here with t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import cast, final
+from dataclasses import dataclass, replace
+from typing import Any, cast, final
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from piop.sampling import Draws
 from piop.sampling.stored_functions import sum_of_waves
 from piop.training.batches.function_sources import DrawnFunctions, FunctionSource
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
+from piop.training.distributed import Processes, SingleProcess
 from piop.training.loss.known_functions import Functions, known_field
 from piop.training.operator import Operator
 
@@ -82,6 +83,7 @@ class Rollout:
     Attributes:
         problem: See above.
         windows: See above.
+        others: Inputs of a window beside the states.
         needs: The inputs of the problem that are needed as functions.
     """
 
@@ -102,8 +104,8 @@ class Rollout:
         self._axes = grids[self._states[0]]
         first = next(item for item in window.inputs if item.name in self._states)
         self._waves = cast("State", first.distribution).waves
-        self._others = [item.name for item in window.inputs if item.name not in self._states]
-        used = {*self._initial.names, *self._others}
+        self.others = tuple(i.name for i in window.inputs if i.name not in self._states)
+        used = {*self._initial.names, *self.others}
         self.needs = tuple(item.name for item in problem.inputs if item.name in used)
 
     @property
@@ -119,10 +121,10 @@ class Rollout:
         zero = axes[0].new_full((1,), self.windows.time.low)
         values = self._initial.on_grid(functions, [zero, *axes])[:, 0]
         values = values.expand(-1, *map(len, axes), -1)
-        others = {name: functions[name] for name in self._others}
+        others = {name: functions[name] for name in self.others}
         batch = max([len(values)] + [f.batch for f in others.values()])
         values = values.expand(batch, *values.shape[1:])
-        seen = {name: observed[name] for name in self._others}
+        seen = {name: observed[name] for name in self.others}
         return self.inputs(others, seen, values), values
 
     def inputs(self, functions: Functions, observed: Inputs, values: Tensor) -> DrawnFunctions:
@@ -194,35 +196,136 @@ class Rollout:
 
 
 @final
-class RolloutFunctions:
+@dataclass(frozen=True)
+class FollowedFunctions:
+    """Functions on their way through the windows.
+
+    Attributes:
+        number: Which function each is, int64 ``[B]``.
+        left: For how many more windows it is followed, int64 ``[B]``.
+        values: Its state at the start of the present window ``[B, n1, …, S]`` float64.
+    """
+
+    number: Tensor
+    left: Tensor
+    values: Tensor
+
+    def take(self, rows: Tensor) -> FollowedFunctions:
+        """Keep some of them."""
+        return FollowedFunctions(self.number[rows], self.left[rows], self.values[rows])
+
+
+@final
+class RolloutFunctions(FunctionSource):
     """States at the starts of windows that the operator reached by itself.
 
-    How many windows a function is rolled is drawn at random among those in use, which become more
-    in the first part of training. A rollout that blows up stays at its last good state.
+    Each step takes the functions of the step before one window further, by the present weights. A
+    function that was followed far enough, or whose state is not bounded any more, gives its place
+    to a new one. For how many windows it is followed is drawn at random, of those in use, which
+    become more in the first part of training.
 
     Args:
         functions: Source of the inputs of the problem.
         rollout: From window to window.
+        total: Functions of a step, of all processes.
+        processes: The processes that share them.
     """
 
-    def __init__(self, functions: FunctionSource, rollout: Rollout) -> None:
-        self.functions, self.rollout = functions, rollout
+    def __init__(
+        self,
+        functions: FunctionSource,
+        rollout: Rollout,
+        total: int,
+        processes: Processes | None = None,
+    ) -> None:
+        self.functions, self.rollout, self.total = functions, rollout, total
+        self.processes = processes or SingleProcess()
+        self._step = 0
+        self._before: FollowedFunctions | None = None
+        self._now: FollowedFunctions | None = None
 
+    @torch.no_grad()
     def __call__(self, draws: Draws, dtype: torch.dtype, fraction: float) -> DrawnFunctions:
-        """Draw functions, and roll each through some windows with the present weights."""
-        rollout, reach = self.rollout, self.rollout.windows.reach(fraction)
-        (functions, observed), values = rollout.start(*self.functions(draws, dtype, fraction))
-        target = draws.integers("window", 0, reach - 1)
-        for window in range(1, reach):
-            rows = (target >= window).nonzero()[:, 0]
-            if not len(rows):
-                break
-            some = {name: f.take(rows) for name, f in functions.items()}
-            seen = {name: s.take(rows) for name, s in observed.items()}
-            new = rollout.advance(some, seen)
-            good = rollout.bounded(new)
-            values = values.clone()
-            values[rows[good]] = new[good]
-            target = target.index_fill(0, rows[~good], 0)
-            functions, observed = rollout.inputs(functions, observed, values)
-        return functions, observed
+        """See the base class. The same step again starts from the same states."""
+        if draws.step != self._step:
+            self._step, self._before = draws.step, self._now
+        first = (draws.step - 1) * self.total
+        number = first + draws.index
+        left = torch.zeros_like(number)
+        values: Tensor | None = None
+        if self._before is not None:
+            rows = (self._before.left > 0).nonzero()[:, 0]
+            rows, reached = self._advance(rows, self._before.take(rows), draws, dtype, fraction)
+            values = self._before.values.index_copy(0, rows, reached)
+            number[rows], left[rows] = self._before.number[rows], self._before.left[rows] - 1
+        rows = (number >= first).nonzero()[:, 0]
+        if len(rows):
+            new = self._numbered(draws, number[rows])
+            _, started = self.rollout.start(*self.functions(new, dtype, fraction))
+            values = started if values is None else values.index_copy(0, rows, started)
+            left[rows] = new.integers("window", 0, self.rollout.windows.reach(fraction) - 1)
+        self._now = FollowedFunctions(number, left, cast("Tensor", values))
+        return self._inputs(self._now, draws, dtype, fraction)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the functions of the last step and of the one before, of all processes."""
+        found: dict[str, Any] = {"step": self._step}
+        for name, followed in (("before", self._before), ("now", self._now)):
+            if followed is not None:
+                found[name] = {key: self._whole(value) for key, value in vars(followed).items()}
+        return found
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned, whatever the number of processes.
+
+        With another number of functions all are new ones.
+        """
+        if len(state.get("now", {}).get("number", ())) != self.total:
+            return
+        self._step = int(state["step"])
+        part = self.processes.part(self.total)
+        own = slice(part.start, part.stop)
+        self._before, self._now = (
+            FollowedFunctions(**{key: value[own] for key, value in state[name].items()})
+            if name in state
+            else None
+            for name in ("before", "now")
+        )
+
+    def _whole(self, own: Tensor) -> Tensor:
+        """Put together what all processes have ``[total, …]``."""
+        part = self.processes.part(self.total)
+        whole = own.new_zeros(self.total, *own.shape[1:])
+        whole[part.start : part.stop] = own
+        return self.processes.add([whole.double()])[0].to(own)
+
+    def _advance(
+        self,
+        rows: Tensor,
+        followed: FollowedFunctions,
+        draws: Draws,
+        dtype: torch.dtype,
+        fraction: float,
+    ) -> tuple[Tensor, Tensor]:
+        """Take functions to their next windows; keep the rows whose states stay bounded."""
+        if not len(rows):
+            return rows, followed.values
+        reached = self.rollout.advance(*self._inputs(followed, draws, dtype, fraction))
+        good = self.rollout.bounded(reached)
+        return rows[good], reached[good]
+
+    def _inputs(
+        self, followed: FollowedFunctions, draws: Draws, dtype: torch.dtype, fraction: float
+    ) -> DrawnFunctions:
+        """Give the inputs of a window: the states, and inputs of the problem beside them."""
+        functions: Functions = {}
+        observed: Inputs = {}
+        if others := self.rollout.others:
+            drawn = self.functions(self._numbered(draws, followed.number), dtype, fraction)
+            functions = {name: drawn[0][name] for name in others}
+            observed = {name: drawn[1][name] for name in others}
+        return self.rollout.inputs(functions, observed, followed.values)
+
+    def _numbered(self, draws: Draws, number: Tensor) -> Draws:
+        """Return the randomness of functions, the same at every step that they live through."""
+        return replace(draws, step=1, index=number)

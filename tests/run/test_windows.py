@@ -61,28 +61,24 @@ def test_the_evaluation_has_errors_and_a_residual_of_all_windows(run):
     assert 0 < found["residual"]["equation 1"] < 100
 
 
-def test_a_resumed_run_is_exactly_the_same(problem, run, tmp_path):
+@pytest.mark.parametrize("lbfgs", [0.0, 0.5])
+def test_a_resumed_run_is_exactly_the_same(problem, run, lbfgs, tmp_path):
     # the learning rate follows the budget, so it is stopped within one
     class Stop(Exception):
         pass
 
     def stop(row):
-        if row["step"] >= 3:
+        if row["step"] >= (14 if lbfgs else 3):
             raise Stop
 
     folder = tmp_path / "stopped"
-    settings = {**SMALL, "checkpoint": 1e-9}
+    settings = {**SMALL, "checkpoint": 1e-9, "lbfgs": lbfgs}
+    steps = 20 if lbfgs else 6
+    plain = {"steps": steps, "settings": settings, "seed": 1, "samples": 0, "compile": False}
+    if lbfgs:
+        run = fit(problem, out=tmp_path / "whole", **plain)
     with pytest.raises(Stop):
-        fit(
-            problem,
-            steps=6,
-            settings=settings,
-            out=folder,
-            samples=0,
-            compile=False,
-            seed=1,
-            progress=stop,
-        )
+        fit(problem, out=folder, progress=stop, **plain)
     resumed = resume(folder, samples=0)
     for name, value in run.model.operator.state_dict().items():
         torch.testing.assert_close(resumed.model.operator.state_dict()[name], value, rtol=0, atol=0)

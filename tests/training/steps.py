@@ -25,6 +25,7 @@ from piop.training.loop import phases
 from piop.training.loop.compilation import StepGradients
 from piop.training.loop.trainer import Trainer
 from piop.training.loss.statistics import distribution_statistics
+from piop.training.state_waves import find_states, window_statistics
 
 BURGERS = """
 piop: 1
@@ -59,6 +60,12 @@ CASES = {
         budget=BudgetConfig(steps=70),
         optimiser=replace(BASE.optimiser, lbfgs=0.93),
     ),
+    "windows": replace(
+        BASE,
+        budget=BudgetConfig(steps=70),
+        loss=LossConfig(windows=3),
+        optimiser=replace(ADAMW, lbfgs=0.8),
+    ),
     "causal": replace(BASE, adaptive=AdaptiveConfig(causal=2.0, bins=4)),
     "tangent kernels of soft conditions": replace(
         BASE,
@@ -83,7 +90,7 @@ def data_with_gaps():
     return Dataset({"u0": FunctionSamples(points, values[..., None])}, {"t": t, "x": x}, {"u": u})
 
 
-RESUMED = {"soap": 4, "lbfgs": 20}
+RESUMED = {"soap": 4, "lbfgs": 20, "windows": 20}
 """Cases that are also stopped on the way, and the step from which on they are asked to stop."""
 FROZEN_BATCHES = 2
 """For L-BFGS, in place of more: each costs as much as a step."""
@@ -93,6 +100,8 @@ def build_trainer(name, folder, processes=None, stop=None):
     problem, config = Problem.from_yaml(INVERSE if "parameter" in name else BURGERS), CASES[name]
     data = data_with_gaps() if name.startswith("data") else None
     statistics = distribution_statistics(problem.at(), compile_residual(problem.at()), 0)
+    if windows := config.loss.windows:
+        statistics = window_statistics(problem, find_states(problem, windows, asked=True))
     model = build_model(problem, statistics, config)
     part = (processes or SingleProcess()).part
     given = data is not None

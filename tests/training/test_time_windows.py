@@ -14,6 +14,7 @@ from piop.training.batches.input_grid import evaluate_on_grids
 from piop.training.build import build_model, build_objective, build_source
 from piop.training.choices import constraints_of, solves_linear_part, trained_problem
 from piop.training.config import BudgetConfig, LossConfig, MachineConfig, TrainingConfig
+from piop.training.distributed import SingleProcess
 from piop.training.state_waves import States, window_statistics
 from piop.training.time_windows import RolloutFunctions, TimeWindows
 
@@ -131,31 +132,123 @@ def rollout_axis(model):
     return axis
 
 
-def test_training_starts_from_states_at_the_starts_of_all_windows(small):
-    rollout = small.model.rollout
-    functions, observed, draws = drawn(small.problem, 64)
-    source = RolloutFunctions(lambda *_: (functions, observed), rollout)
+class Functions:
+    """A source of the functions of a problem that notes which ones were asked for."""
+
+    def __init__(self, problem):
+        self.problem, self.asked = problem, []
+
+    def __call__(self, draws, dtype, fraction):
+        self.asked.append((draws.step, draws.index.tolist()))
+        functions = sample_inputs(self.problem, draws)
+        return functions, observe(functions, self.problem, draws)
+
+
+def followed(small, count=6, functions=None, processes=None):
+    source = functions or Functions(small.problem)
+    return RolloutFunctions(source, small.model.rollout, count, processes)
+
+
+def steps_of(source, steps, count=6, fraction=0.99, first=0):
+    """The states of some steps, at nine points of space."""
     x = torch.linspace(-1, 1, 9, dtype=torch.float64)[None, :, None]
-    found = source(draws, torch.float64, 0.99)[0]["u at the start"](x)
-    counts = [0] * WINDOWS
-    for i, row in enumerate(found):
-        one = {"u0": functions["u0"].take(torch.tensor([i]))}
-        ends = [
-            solution(one, torch.cat((torch.full_like(x, 1 + 0.5 * w), x), -1))[0]
-            for w in range(WINDOWS)
-        ]
-        gaps = [float((row - end).abs().max()) for end in ends]
-        assert min(gaps) < 1e-9
-        counts[gaps.index(min(gaps))] += 1
-    assert min(counts) >= 5  # 16 expected, and fewer than 5 once in thousands of seeds
-    first = source(draws, torch.float64, 0.0)[0]["u at the start"](x)
-    torch.testing.assert_close(first, functions["u0"](x))
+    for step in range(first, first + steps):
+        draws = Draws(5, step + 1, torch.arange(count))
+        yield source(draws, torch.float64, fraction)[0]["u at the start"](x)
 
 
-def test_a_rollout_that_blows_up_stays_at_its_last_good_state(small, monkeypatch):
+def exact_states(small, number):
+    """States of a function at the starts of all windows, at nine points of space."""
+    x = torch.linspace(-1, 1, 9, dtype=torch.float64)[None, :, None]
+    one = sample_inputs(small.problem, Draws(5, 1, torch.tensor([number])))
+    starts = [torch.full_like(x, 1 + 0.5 * w) for w in range(WINDOWS)]
+    return torch.stack([solution(one, torch.cat((t, x), -1))[0] for t in starts])
+
+
+def test_training_follows_functions_from_window_to_window(small):
+    source, count = followed(small), 6
+    ages = torch.zeros(count, dtype=torch.int64)
+    seen = [0] * WINDOWS
+    for step, states in enumerate(steps_of(source, 40)):
+        number, left = source._now.number, source._now.left
+        ages = torch.where(number >= step * count, 0, ages + 1)
+        assert bool((number % count == torch.arange(count)).all())
+        assert bool((left + ages < WINDOWS).all())
+        for row in range(count):
+            expected = exact_states(small, int(number[row]))[ages[row]]
+            torch.testing.assert_close(states[row], expected, rtol=0, atol=1e-9)
+            seen[int(ages[row])] += 1
+    # a lifetime of 1 to 4 windows, each as likely: 4, 3, 2 and 1 of ten
+    assert seen == sorted(seen, reverse=True)
+    assert 5 <= seen[-1] <= 50  # 24 expected
+
+
+def test_at_first_every_step_has_new_functions(small):
+    functions = Functions(small.problem)
+    source = followed(small, 2, functions)
+    states = list(steps_of(source, 3, 2, fraction=0.0))
+    assert functions.asked == [(1, [0, 1]), (1, [2, 3]), (1, [4, 5])]
+    expected = torch.stack([exact_states(small, n)[0] for n in (4, 5)])
+    torch.testing.assert_close(states[-1], expected)
+
+
+def test_a_step_that_is_drawn_again_is_the_same(small):
+    source = followed(small)
+    list(steps_of(source, 5))
+    (once,), (again,) = (list(steps_of(source, 1, first=5)) for _ in range(2))
+    assert torch.equal(once, again)
+    (after,) = steps_of(source, 1, first=6)
+    straight = followed(small)
+    assert torch.equal(after, list(steps_of(straight, 7))[-1])
+
+
+def test_followed_functions_are_kept_for_a_resume(small):
+    source, other = followed(small), followed(small)
+    list(steps_of(source, 5))
+    list(steps_of(other, 2, fraction=0.0))
+    other.load_state_dict(source.state_dict())
+    for first in (4, 5):  # a step that was drawn and never taken, and the next one
+        (mine,), (found,) = (steps_of(s, 1, first=first) for s in (source, other))
+        assert torch.equal(mine, found)
+    larger = followed(small, 7)
+    larger.load_state_dict(source.state_dict())
+    assert larger.state_dict() == {"step": 0}
+
+
+def test_processes_keep_their_functions_together(small):
+    class Half(SingleProcess.__base__):
+        count, lead, collect, agree = 2, None, None, None
+
+        def __init__(self, rank):
+            self.rank, self.sent = rank, []
+
+        def add(self, tensors):
+            self.sent += tensors
+            return list(tensors)
+
+    whole = followed(small, 5)
+    list(steps_of(whole, 4, 5))
+    halves = [followed(small, 5, processes=Half(rank)) for rank in range(2)]
+    for source in halves:
+        source.load_state_dict(whole.state_dict())
+    assert [s._now.number.tolist() for s in halves] == [
+        whole._now.number[:3].tolist(),
+        whole._now.number[3:].tolist(),
+    ]
+    for source in halves:
+        source.state_dict()
+    sums = [a + b for a, b in zip(*(s.processes.sent for s in halves), strict=True)]
+    kept = whole.state_dict()
+    wanted = [v.double() for name in ("before", "now") for v in kept[name].values()]
+    assert len(sums) == len(wanted) == 6
+    assert all(torch.equal(a, b) for a, b in zip(sums, wanted, strict=True))
+
+
+def test_a_rollout_that_blows_up_gives_way_to_a_new_function(small, monkeypatch):
     rollout = small.model.rollout
-    functions, observed, draws = drawn(small.problem, 64)
-    source = RolloutFunctions(lambda *_: (functions, observed), rollout)
+    source = followed(small, 64)
+    list(steps_of(source, 1, 64))
+    going = (source._now.left > 0).nonzero()[:, 0].tolist()
     good = rollout.advance
 
     def bad(functions, observed):
@@ -164,9 +257,9 @@ def test_a_rollout_that_blows_up_stays_at_its_last_good_state(small, monkeypatch
         return values
 
     monkeypatch.setattr(rollout, "advance", bad)
-    found = source(draws, torch.float64, 0.99)[0]["u at the start"]
-    values = found(torch.linspace(-1, 1, 9, dtype=torch.float64)[None, :, None])
-    assert bool((values.abs() < 10).all())
+    (states,) = steps_of(source, 1, 64, first=1)
+    assert bool((states.abs() < 10).all())
+    assert source._now.number[going[:3]].tolist() == [64 + going[0], 64 + going[1], going[2]]
 
 
 def test_other_inputs_go_through_all_windows_with_their_function():
@@ -184,11 +277,16 @@ def test_other_inputs_go_through_all_windows_with_their_function():
         equations=["dt(u) = 0.01*dxx(u) - k*u**2"],
     )
     small = windowed(problem, linear_part="learned")
-    functions, observed, draws = drawn(problem, 16)
-    source = RolloutFunctions(lambda *_: (functions, observed), small.model.rollout)
-    found, seen = source(draws, torch.float64, 0.99)
-    assert found["k"] is functions["k"]
-    assert seen["k"] is observed["k"]
+    source = followed(small, 16)
+    for step in range(6):
+        found, seen = source(Draws(5, step + 1, torch.arange(16)), torch.float64, 0.99)
+    numbers = source._now.number
+    assert len({number // 16 for number in numbers.tolist()}) > 1
+    functions = sample_inputs(problem, Draws(5, 1, numbers))
+    expected = observe(functions, problem, Draws(5, 1, numbers))["k"].values
+    assert torch.equal(seen["k"].values, expected)
+    at = torch.zeros(1, 1, 0, dtype=torch.float64)
+    assert torch.equal(found["k"](at), functions["k"](at))
 
 
 def test_batches_are_of_one_window(small):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
-from typing import Any
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -120,11 +121,54 @@ class BatchSetting:
         return Draws(self.config.machine.seed, step + 1, index.to(self.like.device))
 
 
-BatchSource = Callable[[int, float], Batch]
-"""Draws the batch of a step; the same step gives the same batch, whatever came before.
+class Source:
+    """What batches or functions are drawn from; most sources keep nothing from step to step."""
 
-It takes the number of the step, and the fraction of the budget that is spent, in [0, 1).
-"""
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resume needs to draw the same; every process must call it."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+
+
+class BatchSource(Source, ABC):
+    """Draws the batch of a step; for the same weights a step that is drawn again is the same."""
+
+    @abstractmethod
+    def __call__(self, step: int, fraction: float) -> Batch:
+        """Draw a batch.
+
+        Args:
+            step: Number of the step.
+            fraction: Fraction of the budget that is spent, in [0, 1).
+        """
+
+
+@final
+class EquationsAndData(BatchSource):
+    """Batches of equations with the observations of other batches.
+
+    Args:
+        equations: Source of the equations.
+        data: Source of the observations; it keeps nothing from step to step.
+    """
+
+    def __init__(self, equations: BatchSource, data: BatchSource) -> None:
+        self.equations, self.data = equations, data
+
+    def __call__(self, step: int, fraction: float) -> Batch:
+        """See the base class."""
+        observations = self.data(step, fraction).observations
+        return replace(self.equations(step, fraction), observations=observations)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return that of the equations."""
+        return self.equations.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore it."""
+        self.equations.load_state_dict(state)
 
 
 def flatten(value: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:

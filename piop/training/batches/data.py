@@ -19,7 +19,7 @@ from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.residual import KnownField
 from piop.sampling import Draws
-from piop.training.batches.batch import Batch, BatchSetting, Observations
+from piop.training.batches.batch import Batch, BatchSetting, BatchSource, Observations
 from piop.training.batches.equations import horizon, steps_within
 from piop.training.batches.function_sources import interpolate_inputs
 from piop.training.batches.input_grid import Axes, evaluate_on_grids
@@ -130,7 +130,7 @@ class StreamedTrajectories(Trajectories):
         return self.read(chosen), torch.arange(len(chosen), device=chosen.device)
 
 
-class DatasetSource(ABC):
+class DatasetSource(BatchSource):
     """Draws trajectories of a data set for every step.
 
     Args:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from piop.problem import Problem
 from piop.residual import Residual, compile_residual
 from piop.sampling import Draws, collocation
 from piop.sampling.collocation import choose_by_density, residual_density
-from piop.training.batches.batch import Batch, BatchSetting, CollocationPoints
+from piop.training.batches.batch import Batch, BatchSetting, BatchSource, CollocationPoints
 from piop.training.batches.function_sources import FunctionSource
 from piop.training.batches.input_grid import evaluate_on_grids
 from piop.training.config import SamplingConfig
@@ -78,7 +79,7 @@ AMPLITUDE_POINTS = 256
 
 
 @final
-class EquationSource:
+class EquationSource(BatchSource):
     """Draws input functions and collocation points for every step.
 
     Args:
@@ -110,14 +111,7 @@ class EquationSource:
 
     @torch.no_grad()
     def __call__(self, step: int, fraction: float) -> Batch:
-        """Draw the batch of a step.
-
-        Points that follow the residual depend on the present weights of the operator as well.
-
-        Args:
-            step: Number of the step.
-            fraction: Fraction of the budget that is spent, in [0, 1).
-        """
+        """See the base class. States and points that follow the residual depend on the weights."""
         draws = self.setting.draws(step, self.part)
         functions, observed = self.functions(draws, self.like.dtype, fraction)
         shared = draws
@@ -143,6 +137,14 @@ class EquationSource:
             fraction=len(self.part) / self.config.functions,
         )
         return self._choose_points(batch, equations, draws) if self.config.adaptive else batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return that of the source of the functions."""
+        return self.functions.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore it."""
+        self.functions.load_state_dict(state)
 
     def _place(self, draws: Draws) -> Tensor:
         """Place collocation points, or the candidates for them; a grid keeps its points."""

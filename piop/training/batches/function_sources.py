@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import final
 
 import torch
@@ -13,21 +14,29 @@ from piop.fields import InputFunction
 from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.sampling import Draws, InputSampler, observe, reconstruct
+from piop.training.batches.batch import Source
 from piop.training.loss.known_functions import Functions
 
 DrawnFunctions = tuple[Functions, Inputs]
 """Functions by name, and their values at sensors."""
 
 
-FunctionSource = Callable[[Draws, torch.dtype, float], DrawnFunctions]
-"""Source of the input functions of a step: ``draws.batch`` of them on the device of the draws.
+class FunctionSource(Source, ABC):
+    """Draws the input functions of a step."""
 
-It takes the fraction of the budget that is spent as well, in [0, 1).
-"""
+    @abstractmethod
+    def __call__(self, draws: Draws, dtype: torch.dtype, fraction: float) -> DrawnFunctions:
+        """Draw ``draws.batch`` functions.
+
+        Args:
+            draws: The randomness of the step, on the device of the functions.
+            dtype: Precision of their values.
+            fraction: Fraction of the budget that is spent, in [0, 1).
+        """
 
 
 @final
-class DistributionFunctions:
+class DistributionFunctions(FunctionSource):
     """Fresh functions of the distribution of the inputs.
 
     Args:
@@ -45,7 +54,7 @@ class DistributionFunctions:
 
 
 @final
-class DatasetFunctions:
+class DatasetFunctions(FunctionSource):
     """Functions of the samples of a data set, interpolated from their sensors.
 
     Args:
@@ -76,7 +85,7 @@ class DatasetFunctions:
 
 
 @final
-class AlternatingFunctions:
+class AlternatingFunctions(FunctionSource):
     """Functions of the distribution at odd steps, those of the data at even ones.
 
     Parameters are learned from equations and data of the same solutions, the operator from the

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import final
 
 import torch
 from torch import Tensor
@@ -47,32 +48,37 @@ def add_noise(
     return found
 
 
-def noisy_source(
-    source: BatchSource,
-    setting: BatchSetting,
-    levels: Sequence[float],
-    scales: Mapping[str, Sequence[float]],
-) -> BatchSource:
-    """Make a source of batches of data with noise on the inputs, at a level for each function.
+@final
+class NoisySource(BatchSource):
+    """Batches of data with noise on the inputs, at a level for each function.
 
     Args:
         source: Source of the batches, without noise.
         setting: What all sources share.
         levels: Levels to draw from, each as likely.
         scales: Standard deviations of the inputs.
-
-    Raises:
-        ValueError: When it draws, if the batch has no data.
     """
-    part = setting.processes.part(setting.config.points.data_functions)
 
-    def draw(step: int, fraction: float) -> Batch:
-        batch, draws = source(step, fraction), setting.draws(step, part)
+    def __init__(
+        self,
+        source: BatchSource,
+        setting: BatchSetting,
+        levels: Sequence[float],
+        scales: Mapping[str, Sequence[float]],
+    ) -> None:
+        self.source, self.setting, self.levels, self.scales = source, setting, levels, scales
+        self.part = setting.processes.part(setting.config.points.data_functions)
+
+    def __call__(self, step: int, fraction: float) -> Batch:
+        """See the base class.
+
+        Raises:
+            ValueError: If the batch has no data.
+        """
+        batch, draws = self.source(step, fraction), self.setting.draws(step, self.part)
         if batch.observations is None:
             raise ValueError("noise is for data, and the batch has none")
-        chosen = draws.integers("noise/level", 0, len(levels) - 1)
-        level = chosen.new_tensor(levels, dtype=torch.float64)[chosen]
-        inputs = add_noise(batch.observations.inputs, scales, level, draws)
+        chosen = draws.integers("noise/level", 0, len(self.levels) - 1)
+        level = chosen.new_tensor(self.levels, dtype=torch.float64)[chosen]
+        inputs = add_noise(batch.observations.inputs, self.scales, level, draws)
         return replace(batch, observations=replace(batch.observations, inputs=inputs))
-
-    return draw

@@ -93,11 +93,12 @@ class Phase(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resume needs besides the module's weights."""
-        return {"optimiser": self.optimiser.state_dict()}
+        return {"optimiser": self.optimiser.state_dict(), "source": self.task.draw.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.optimiser.load_state_dict(state["optimiser"])
+        self.task.draw.load_state_dict(state.get("source", {}))
 
 
 @final
@@ -163,6 +164,7 @@ class QuasiNewton(Phase):
         self.optimiser = self.lbfgs = build_lbfgs(self.parameters)
         self.start, self.fraction = start, fraction
         # A batch may depend on the weights at its time: a resume draws the same ones from these.
+        self.source = task.draw.state_dict()
         self.origin = {name: value.clone() for name, value in task.module.state_dict().items()}
         self.frozen = [task.weightings.attach(task.draw(start + i, fraction)) for i in range(count)]
 
@@ -199,4 +201,5 @@ class QuasiNewton(Phase):
     def state_dict(self) -> dict[str, Any]:
         """Return the curvature pairs and which batches are frozen."""
         own = {"start": self.start, "share": self.fraction, "count": len(self.frozen)}
-        return {**super().state_dict(), **own, "origin": self.origin}
+        kept = {"source": self.source, "origin": self.origin}
+        return {**super().state_dict(), **own, **kept}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, final
 
 import torch
 
-from piop.training.batches.batch import Batch
+from piop.training.batches.batch import Batch, BatchSource
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -105,6 +105,31 @@ class Profile:
         if self.device == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
+
+
+@final
+class TimedSource(BatchSource):
+    """A source whose draws are a part of a profile.
+
+    Args:
+        source: The source.
+        profile: The profile.
+    """
+
+    def __init__(self, source: BatchSource, profile: Profile) -> None:
+        self.source, self._draw = source, profile.timed_draw(source)
+
+    def __call__(self, step: int, fraction: float) -> Batch:
+        """Draw the batch of a step."""
+        return self._draw(step, fraction)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return that of the source."""
+        return self.source.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restore it."""
+        self.source.load_state_dict(state)
 
 
 def count_points(batch: Batch) -> int:

@@ -79,8 +79,7 @@ class Trainer:
 
     Args:
         loss: The objective around the operator, whose weights are trained in place.
-        draw: Step and fraction of the budget → batch; the same ones give the same batch for equal
-            weights of the operator, whatever came before.
+        draw: Draws the batch of a step; what it keeps from step to step is in the checkpoint.
         gradients: The gradients of a batch, eager or compiled.
         config: The run's choices.
         folder: Where ``metrics.jsonl``, ``model.safetensors`` and ``state/`` go.
@@ -318,15 +317,17 @@ class Trainer:
                 f"{self.kept()}. Use machines of one kind with the same versions, and go on with: "
                 f"piop resume {self.folder}"
             )
+        state = self.state_dict()  # every process adds its part
         if metrics is not None:
             written = metrics.flush()
-            self._metrics_size = written[0]
-            state, weights = self.state_dict(), self.phase.weights()
-            save_checkpoint(self.files, state, weights, written, keep=self._last_is_whole)
+            self._metrics_size = state["metrics_size"] = written[0]
+            save_checkpoint(
+                self.files, state, self.phase.weights(), written, keep=self._last_is_whole
+            )
         self.saved_at, self._last_is_whole = self.step, True
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that a resume needs to continue with the same numbers."""
+        """Return all that a resume needs to continue with the same numbers, on every process."""
         return {
             "step": self.step,
             "compiled": self.gradients.compiled,
@@ -355,6 +356,7 @@ class Trainer:
             if state["finish"]:
                 phase = state["phase"]
                 self.operator.load_state_dict(phase["origin"])
+                self.task.draw.load_state_dict(phase.get("source", {}))
                 count = int(phase.get("count", FROZEN_BATCHES))
                 start, fraction = int(phase["start"]), float(phase["share"])
                 self.phase = QuasiNewton(self.task, start, fraction, count)

@@ -8,7 +8,7 @@ from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.sampling import Draws
 from piop.training.batches.batch import Batch, BatchSetting, Observations
-from piop.training.batches.noise import add_noise, noise_levels, noisy_source
+from piop.training.batches.noise import NoisySource, add_noise, noise_levels
 from piop.training.config import BudgetConfig, MachineConfig, PointsConfig, TrainingConfig
 from piop.training.loss.statistics import noise_scales
 
@@ -100,7 +100,7 @@ def test_noise_is_new_at_every_step_and_the_same_on_any_process(problem):
         )
         shared = (processes,) if processes else ()
         setting = BatchSetting(problem, None, {}, config, torch.empty(0), *shared)
-        source = noisy_source(draw, setting, (0.0, 1.0), {"u": [1.0]})
+        source = NoisySource(draw, setting, (0.0, 1.0), {"u": [1.0]})
         return source(step, 0.0).observations.inputs["u"].values
 
     first, again, other = noise(4, 0), noise(4, 0), noise(4, 1)

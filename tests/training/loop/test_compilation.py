@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from piop.training.batches.batch import BatchSource
 from piop.training.config import BudgetConfig, MachineConfig
 from piop.training.loop.checkpoint import read_metrics
 from piop.training.loop.compilation import EAGER_STEPS, GAIN, LEAST, StepGradients
@@ -209,7 +210,13 @@ def test_a_resume_foresees_the_steps_of_the_time_left_from_its_own_speed(
     monkeypatch.setattr(StepGradients, "decide", decide)
     built = builder(heat)
     draw = built.draw
-    built.draw = lambda *step: (time.sleep(least), draw(*step))[1]
+
+    class SlowSource(BatchSource):
+        def __call__(self, step, fraction):
+            time.sleep(least)
+            return draw(step, fraction)
+
+    built.draw = SlowSource()
     stopped = trainer_of(built, tmp_path, None, seconds=1000.0)
     stopped.elapsed = 600.0  # of slower steps
     stopped.progress = lambda _row: stopped._interrupt()
