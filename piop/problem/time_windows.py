@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from piop.problem.constraints import Mode
     from piop.problem.problem import Problem
 
-USUAL_WINDOWS = 4
-"""Windows of a nonlinear evolution (docs/training.md)."""
+USUAL_WINDOWS, MOST_USUAL_WINDOWS = 4, 16
+"""Windows of a nonlinear evolution, and of one whose solutions change fast (docs/training.md)."""
 MOST_WINDOWS = 100
 
 
@@ -37,13 +37,17 @@ class WindowsDecision:
     Attributes:
         count: The number; 1 for an operator of the whole axis.
         why: The reason, a clause.
+        most: What it may be doubled to, where solutions change fast.
     """
 
     count: int
     why: str
+    most: int = 1
 
     def __str__(self) -> str:
-        return f"{self.count}, {self.why}" if self.count > 1 else f"none, {self.why}"
+        if self.count == 1:
+            return f"none, {self.why}"
+        return f"{self.count}{f' to {self.most}' if self.most > self.count else ''}, {self.why}"
 
 
 def decide_windows(
@@ -78,6 +82,7 @@ def decide_windows(
         USUAL_WINDOWS,
         "where reference solutions change much and stay smooth: the equations do not name "
         f"{cast('Coordinate', problem.time).name}",
+        MOST_USUAL_WINDOWS,
     )
 
 

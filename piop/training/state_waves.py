@@ -20,6 +20,7 @@ from piop.reference import Limits, Solution, solve_reference
 from piop.residual import compile_residual
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.sampling.stored_functions import sum_of_waves
+from piop.training.batches.input_grid import LARGEST_WAVENUMBER
 from piop.training.integration_lattice import (
     NODES,
     choose_lattice,
@@ -46,8 +47,9 @@ a window, so it is a floor of the error (docs/training.md)."""
 KEPT, BULK = 1 - 1e-6, 1 - 1e-4
 """Parts of a state's variance that the waves it keeps hold, and those that attention's tokens do;
 see :mod:`piop.training.batches.input_grid`."""
-LEAST_CHANGE = 0.4
-"""Change of the solution over the whole time, relative to its size, from which windows pay."""
+LEAST_CHANGE, MOST_CHANGE = 0.4, 0.35
+"""Change of the solution relative to its size: over the whole time, from which windows pay, and
+over a window, up to which more of them do not (docs/training.md)."""
 
 FEWEST_NUMBERS = 16
 """Numbers that determine the bulk of a state from which on windows pay: an operator of fewer is
@@ -82,7 +84,13 @@ class States:
 
 
 def find_states(
-    problem: Problem, windows: int, form: FormDecision = STRONG, *, asked: bool, seed: int = 0
+    problem: Problem,
+    windows: int,
+    form: FormDecision = STRONG,
+    *,
+    asked: bool,
+    most: int = 1,
+    seed: int = 0,
 ) -> States:
     """Solve a problem coarsely for a few inputs, and decide whether time windows serve it.
 
@@ -91,6 +99,7 @@ def find_states(
         windows: Into how many windows.
         form: In which form the equations may be trained within each.
         asked: Whether this number was asked for; it is taken then whatever the solutions are like.
+        most: What the number may be doubled to, where solutions change fast.
         seed: Of the inputs.
 
     Raises:
@@ -104,30 +113,36 @@ def find_states(
         if asked:
             raise ValueError(f"windows: {windows} is not possible: {error}; use 1") from error
         return States(1, f"there is no reference solution ({error})")
-    found = {name: solved.values[name] for name in problem.initial}
-    started = {name: value[:, :: NODES - 1] for name, value in found.items()}
+    started = _started(problem, solved)
     spectra = {name: _shares(v[:, :-1]) for name, v in started.items()}
-    most = MOST_WAVES[len(problem.space)]
-    change = _change(started)
-    lost = max(math.sqrt(max(0.0, 1 - float(share[most]))) for share in spectra.values())
+    longest, usual = MOST_WAVES[len(problem.space)], LARGEST_WAVENUMBER[len(problem.space)]
+    change = _change({name: value[:, [0, -1]] for name, value in started.items()})
+    lost, unseen = (
+        max(math.sqrt(max(0.0, 1 - float(share[waves]))) for share in spectra.values())
+        for waves in (longest, usual)
+    )
     if not asked and change < LEAST_CHANGE:
         why = f"solutions change by {100 * change:.0f} % of their size, too little to divide them"
         return States(1, why)
     if not asked and lost > LOST_AT_MOST:
-        why = f"{100 * lost:.1f} % of a state lie in waves beyond the {most} that it could keep"
+        why = f"{100 * lost:.1f} % of a state lie in waves beyond the {longest} that it could keep"
         return States(1, why)
     kept, bulk = (
-        max(1, *(min(most, int((share < part).sum())) for share in spectra.values()))
+        max(1, *(min(longest, int((share < part).sum())) for share in spectra.values()))
         for part in (KEPT, BULK)
     )
     numbers = len(started) * (2 * bulk + 1) ** len(problem.space)
     if not asked and numbers < FEWEST_NUMBERS:
         return States(1, f"{numbers} numbers determine a state, which is learnt at once")
+    state = State(kept, bulk, kept if unseen > LOST_AT_MOST else 0)
     why = f"solutions change by {100 * change:.0f} % of their size and are sums of few waves"
-    values = {name: v[:, :-1] for name, v in started.items()}
     why = "as requested" if asked else why
+    if (enough := _enough_windows(_started(problem, solved, 2), windows, most)) > windows:
+        windows, solved = enough, _solve(problem, functions, enough)
+    values = {name: v[:, :-1] for name, v in _started(problem, solved).items()}
+    found = {name: solved.values[name] for name in problem.initial}
     lattice, reason = choose_lattice(found, windows, form)
-    return States(windows, why, State(kept, bulk), values, functions, lattice, reason)
+    return States(windows, why, state, values, functions, lattice, reason)
 
 
 def _solve(problem: Problem, functions: Mapping[str, InputFunction], windows: int) -> Solution:
@@ -145,13 +160,34 @@ def _solve(problem: Problem, functions: Mapping[str, InputFunction], windows: in
     return found
 
 
-def _change(started: Mapping[str, Tensor]) -> float:
-    """Change from the first to the last time ``[B, T, …]`` over the larger of both, RMS."""
+def _started(problem: Problem, solved: Solution, parts: int = 1) -> dict[str, Tensor]:
+    """Give the states at the starts of windows and at the end, or of equal parts of windows."""
+    step = (NODES - 1) // parts
+    return {name: solved.values[name][:, ::step] for name in problem.initial}
+
+
+def _enough_windows(halves: Mapping[str, Tensor], windows: int, most: int) -> int:
+    """Double a number of windows until solutions change little within each.
+
+    Args:
+        halves: Unknown → its values at the starts and middles of windows and at the end.
+        windows: The number.
+        most: What it may be doubled to.
+    """
+    if 2 * windows > most or _change({n: v[:, ::2] for n, v in halves.items()}) <= MOST_CHANGE:
+        return windows
+    if 4 * windows > most or _change(halves) <= MOST_CHANGE:
+        return 2 * windows
+    return 4 * windows
+
+
+def _change(values: Mapping[str, Tensor]) -> float:
+    """Change from each time to the next ``[B, T, …]`` over the larger of both, RMS."""
     changes, sizes = [], []
-    for value in started.values():
-        first, last = value[:, 0], value[:, -1]
-        changes.append((last - first).square().flatten(1).mean(1))
-        sizes.append(torch.maximum(first.square(), last.square()).flatten(1).mean(1))
+    for value in values.values():
+        squares = value.square().flatten(2).mean(2)
+        changes.append(value.diff(dim=1).square().flatten(2).mean(2))
+        sizes.append(torch.maximum(squares[:, :-1], squares[:, 1:]))
     total = torch.stack(changes).sum(0) / torch.stack(sizes).sum(0).clamp(min=1e-300)
     return float(total.mean().sqrt())
 

@@ -53,9 +53,32 @@ def test_windows_need_solutions_that_change(share, windows):
     assert find_states(example(decay(share)), 4, asked=True).windows == 4
 
 
+@pytest.mark.parametrize(
+    ("turns", "windows"), [(0.19, 4), (0.25, 8), (0.35, 8), (0.6, 16), (1.5, 16)]
+)
+def test_fast_solutions_have_more_windows(turns, windows):
+    """A wave that travels through some of its length: 2 sin(π turns/n) of its size per window."""
+    problem = example(f"dt(u) = {-turns / 8}*dx(u)")
+    change = [2 * abs(math.sin(math.pi * turns / n)) for n in (4, 8)]
+    assert windows == (4 if change[0] <= 0.35 else 8 if change[1] <= 0.35 else 16)
+    states = find_states(problem, 4, asked=False, most=16)
+    assert states.windows == windows
+    assert states.values["u"].shape == (4, windows, 256)
+    assert find_states(problem, 4, asked=False, most=4).windows == 4
+    assert find_states(problem, 4, asked=False, most=8).windows == min(windows, 8)
+
+
+@pytest.mark.parametrize(("part", "seen"), [(0.018, 0), (0.022, 42)])
+def test_a_network_sees_short_waves_that_matter(part, seen):
+    waves = 8
+    problem = example(decay(0.6), waves, initial={"u": f"u0 + {part}*cos(2*pi*42*x)"})
+    state = find_states(problem, 4, asked=False).state
+    assert state == State(42, waves if part < 0.01 else 42, seen)
+
+
 def test_windows_need_states_of_few_waves():
     most = MOST_WAVES[1]
-    assert find_states(example(decay(0.6), most), 4, asked=False).state == State(most, most)
+    assert find_states(example(decay(0.6), most), 4, asked=False).state == State(most, most, most)
     beyond = find_states(example(decay(0.6), most + 1), 4, asked=False)
     assert (beyond.windows, beyond.state) == (1, None)
     assert "100.0 %" in beyond.why
