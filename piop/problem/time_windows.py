@@ -17,6 +17,7 @@ from sympy import Expr, Function
 from piop.forms.pde import Input
 from piop.forms.terms import symbols_named
 from piop.problem.classify import is_linear
+from piop.problem.residual_form import decide_form
 from piop.spec.distributions import Distribution
 from piop.spec.model import SensorPlacement
 
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from piop.problem.problem import Problem
 
 USUAL_WINDOWS, MOST_USUAL_WINDOWS = 4, 16
-"""Windows of a nonlinear evolution, and of one whose solutions change fast (docs/training.md)."""
+"""Windows of a nonlinear evolution, and at most of one that is integrated over time and whose
+solutions change fast (docs/training.md)."""
 MOST_WINDOWS = 100
 
 
@@ -82,7 +84,7 @@ def decide_windows(
         USUAL_WINDOWS,
         "where reference solutions change much and stay smooth: the equations do not name "
         f"{cast('Coordinate', problem.time).name}",
-        MOST_USUAL_WINDOWS,
+        MOST_USUAL_WINDOWS if decide_form(problem, constraints).integral else USUAL_WINDOWS,
     )
 
 

@@ -103,7 +103,8 @@ def choose_windows(
         if decision.count == 1 and not form.requested:
             return States(1, decision.why, form="the time axis is not divided")
         asked = requested > 1 or decision.count == 1
-        states = find_states(problem, decision.count, form, asked=asked, most=decision.most)
+        most = decision.most if form.integral else decision.count
+        states = find_states(problem, decision.count, form, asked=asked, most=most)
         if states.windows == 1 and form.requested and not states.lattice:
             states = find_states(problem, 1, form, asked=True)
     except ValueError as error:
