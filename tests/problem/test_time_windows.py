@@ -46,6 +46,15 @@ def test_a_nonlinear_evolution_has_four_windows_unless_it_is_asked_otherwise():
     assert str(decide_windows(example(), requested=1)) == "none, as requested"
 
 
+def test_windows_may_be_doubled_where_the_equations_are_integrated_over_time():
+    found = decide_windows(example(equations=["dt(u) = 0.1*dxx(u) + u - k*u**2"]))
+    assert (found.count, found.most) == (4, 16)
+    assert str(found).startswith("4 to 16, where")
+    learned = decide_windows(example())  # k, which differs, is in the linear part
+    assert (learned.count, learned.most) == (4, 4)
+    assert str(learned).startswith("4, where")
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

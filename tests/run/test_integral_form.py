@@ -133,6 +133,17 @@ def test_settings_of_random_points_choose_them(problem, tmp_path):
     assert run.statistics.lattice == ()
 
 
+def test_windows_are_doubled_for_the_integral_form_alone(tmp_path):
+    problem = Problem.from_file("schroedinger")
+    small = {"width": 8, "blocks": 1, "heads": 2, "functions": 2}
+    found = {}
+    for form in ("auto", "strong"):
+        settings = {**small, "form": form}
+        run = fit(problem, steps=1, settings=settings, out=tmp_path / form, samples=0)
+        found[form] = run.statistics.windows, bool(run.statistics.lattice)
+    assert found == {"auto": (8, True), "strong": (4, False)}
+
+
 def test_a_resume_refuses_settings_of_random_points(run):
     with pytest.raises(UsageError, match="queries: does nothing here"):
         resume(run.path, steps=20, settings={"queries": 8})
