@@ -69,8 +69,8 @@ def decide_form(
     return FormDecision(True, "where a lattice of few points resolves reference solutions")
 
 
-def _obstacle(problem: Problem, constraints: Mode) -> str | None:
-    """Say why the equations cannot be integrated over time; None where they can."""
+def evolution_obstacle(problem: Problem, constraints: Mode) -> str | None:
+    """Say why a problem is no evolution of first order on a periodic box from hard initial data."""
     if problem.time is None:
         return "the problem is steady"
     if not problem.residuals or not problem.space:
@@ -79,12 +79,19 @@ def _obstacle(problem: Problem, constraints: Mode) -> str | None:
         return "an axis of space is not periodic"
     if constraints == "soft":
         return "the initial data are a soft constraint"
-    if problem.pde.auxiliaries:
-        return f"{problem.pde.auxiliaries[0].name} does not evolve by itself"
     if any(order > 1 for order in problem.pde.time_order.values()):
         return "the equations are of second order in time"
     if problem.infer:
         return "parameters of the equations are to be inferred"
+    return None
+
+
+def _obstacle(problem: Problem, constraints: Mode) -> str | None:
+    """Say why the equations cannot be integrated over time; None where they can."""
+    if obstacle := evolution_obstacle(problem, constraints):
+        return obstacle
+    if problem.pde.auxiliaries:
+        return f"{problem.pde.auxiliaries[0].name} does not evolve by itself"
     try:
         split = linear_evolution(problem.pde).split
     except NotSupportedError as error:

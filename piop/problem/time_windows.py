@@ -17,7 +17,7 @@ from sympy import Expr, Function
 from piop.forms.pde import Input
 from piop.forms.terms import symbols_named
 from piop.problem.classify import is_linear
-from piop.problem.residual_form import decide_form
+from piop.problem.residual_form import decide_form, evolution_obstacle
 from piop.spec.distributions import Distribution
 from piop.spec.model import SensorPlacement
 
@@ -90,19 +90,9 @@ def decide_windows(
 
 def _obstacle(problem: Problem, constraints: Mode) -> str | None:
     """Say why the operator of one window does not give the next one; None where it does."""
-    time = problem.time
-    if time is None:
-        return "the problem is steady"
-    if not problem.residuals or not problem.space:
-        return "there is no evolution in space"
-    if not problem.pde.periodic:
-        return "an axis of space is not periodic"
-    if constraints == "soft":
-        return "the initial data are a soft constraint"
-    if any(order > 1 for order in problem.pde.time_order.values()):
-        return "the equations are of second order in time"
-    if problem.infer:
-        return "parameters of the equations are to be inferred"
+    if obstacle := evolution_obstacle(problem, constraints):
+        return obstacle
+    time = cast("Coordinate", problem.time)
     if time.symbol in symbols_named(problem.residuals):
         return f"an equation names {time.name}"
     initial = [e for data in problem.initial.values() for e in data]
