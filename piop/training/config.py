@@ -169,7 +169,8 @@ class LossConfig:
             use and a lattice of few points resolves solutions (``auto``).
         windows: Number of time windows: the operator is that of one of so many equal parts of the
             time axis, and is applied as often; 1 for one of the whole axis, 0 for 4 to 16 where
-            equations are nonlinear and do not name the time, and solutions change much and stay smooth.
+            equations are nonlinear and do not name the time, and solutions change much and stay
+            smooth.
         relative: Divide the residual of each function by the size of its solution, so that large
             functions do not dominate the batch.
         front: Strength of the damping at fronts, dimensionless; 0 for none, as for linear problems.
