@@ -115,12 +115,12 @@ class State(Distribution):
     Attributes:
         waves: Periods over an axis, at most, of the waves that the state keeps.
         bulk: Those that hold all but a ten-thousandth of its variance.
-        seen: Those that a network sees; 0 for as many as of any input.
+        harmonics: Those in the harmonic fit that a network evaluates; 0 for the usual number.
     """
 
     waves: int
     bulk: int
-    seen: int = 0
+    harmonics: int = 0
     function = True
     derivatives = math.inf
 

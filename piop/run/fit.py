@@ -305,8 +305,8 @@ def _train(
         gradients = StepGradients(loss, machine.compile, clock, machine.cuda_graphs)
         gradients.phases = phases
         processes.lead(begin)  # from here on nothing is refused
-        timed, own = TimedSource(draw, clock), (config, folder.path, progress, clock, processes)
-        trainer = Trainer(loss, timed, gradients, *own)
+        timed, path = TimedSource(draw, clock), folder.path
+        trainer = Trainer(loss, timed, gradients, config, path, progress, clock, processes)
         trainer.resume(torch.device(machine.device))
         fixed = model.operator.gridded or not (loss.residual is None or loss.residual.anywhere)
         advice = partial(_memory_advice, trainer, config, given, fixed)

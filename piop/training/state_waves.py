@@ -230,5 +230,5 @@ def window_statistics(problem: Problem, states: States, seed: int = 0) -> Statis
     found = statistics_over(window, compile_residual(window), functions, observed, queries)
     state = cast("State", states.state)
     return replace(
-        found, windows=states.windows, waves=state.waves, bulk=state.bulk, seen=state.seen
+        found, windows=states.windows, waves=state.waves, bulk=state.bulk, harmonics=state.harmonics
     )

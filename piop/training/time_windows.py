@@ -197,32 +197,32 @@ class Rollout:
 
 @final
 @dataclass(frozen=True)
-class FollowedFunctions:
-    """Functions on their way through the windows.
+class RolloutStates:
+    """Rollouts under way, one for each of B functions.
 
     Attributes:
-        number: Which function each is, int64 ``[B]``.
-        left: For how many more windows it is followed, int64 ``[B]``.
-        values: Its state at the start of the present window ``[B, n1, …, S]`` float64.
+        number: Number of each function, unique within a run, int64 ``[B]``.
+        remaining: Windows that each rollout has still to go, int64 ``[B]``.
+        values: State at the start of the present window ``[B, n1, …, S]`` float64.
     """
 
     number: Tensor
-    left: Tensor
+    remaining: Tensor
     values: Tensor
 
-    def take(self, rows: Tensor) -> FollowedFunctions:
+    def take(self, rows: Tensor) -> RolloutStates:
         """Keep some of them."""
-        return FollowedFunctions(self.number[rows], self.left[rows], self.values[rows])
+        return RolloutStates(self.number[rows], self.remaining[rows], self.values[rows])
 
 
 @final
 class RolloutFunctions(FunctionSource):
-    """States at the starts of windows that the operator reached by itself.
+    """Inputs of a window: states that the operator has reached by itself.
 
-    Each step takes the functions of the step before one window further, by the present weights. A
-    function that was followed far enough, or whose state is not bounded any more, gives its place
-    to a new one. For how many windows it is followed is drawn at random, of those in use, which
-    become more in the first part of training.
+    Each step advances the rollouts of the step before by one window with the present weights,
+    without gradients. One that is complete, or whose state is not bounded, is replaced by the
+    rollout of a new function. The number of windows of a rollout is uniform between one and the
+    windows in use, which become more in the first part of training.
 
     Args:
         functions: Source of the inputs of the problem.
@@ -241,91 +241,88 @@ class RolloutFunctions(FunctionSource):
         self.functions, self.rollout, self.total = functions, rollout, total
         self.processes = processes or SingleProcess()
         self._step = 0
-        self._before: FollowedFunctions | None = None
-        self._now: FollowedFunctions | None = None
+        self._previous: RolloutStates | None = None
+        self._current: RolloutStates | None = None
 
     @torch.no_grad()
     def __call__(self, draws: Draws, dtype: torch.dtype, fraction: float) -> DrawnFunctions:
         """See the base class. The same step again starts from the same states."""
+
+        def draw(number: Tensor) -> DrawnFunctions:  # the same functions at every step
+            return self.functions(replace(draws, step=1, index=number), dtype, fraction)
+
         if draws.step != self._step:
-            self._step, self._before = draws.step, self._now
+            self._step, self._previous = draws.step, self._current
         first = (draws.step - 1) * self.total
         number = first + draws.index
-        left = torch.zeros_like(number)
+        remaining = torch.zeros_like(number)
         values: Tensor | None = None
-        if self._before is not None:
-            rows = (self._before.left > 0).nonzero()[:, 0]
-            rows, reached = self._advance(rows, self._before.take(rows), draws, dtype, fraction)
-            values = self._before.values.index_copy(0, rows, reached)
-            number[rows], left[rows] = self._before.number[rows], self._before.left[rows] - 1
-        rows = (number >= first).nonzero()[:, 0]
-        if len(rows):
-            new = self._numbered(draws, number[rows])
-            _, started = self.rollout.start(*self.functions(new, dtype, fraction))
-            values = started if values is None else values.index_copy(0, rows, started)
-            left[rows] = new.integers("window", 0, self.rollout.windows.reach(fraction) - 1)
-        self._now = FollowedFunctions(number, left, cast("Tensor", values))
-        return self._inputs(self._now, draws, dtype, fraction)
+        if (previous := self._previous) is not None:
+            rows, reached = self._advance(previous, draw)
+            values = previous.values.index_copy(0, rows, reached)
+            number[rows], remaining[rows] = previous.number[rows], previous.remaining[rows] - 1
+        new = (number >= first).nonzero()[:, 0]
+        if len(new):
+            _, initial = self.rollout.start(*draw(number[new]))
+            values = initial if values is None else values.index_copy(0, new, initial)
+            lengths = replace(draws, step=1, index=number[new])
+            most = self.rollout.windows.reach(fraction)
+            remaining[new] = lengths.integers("window", 0, most - 1)
+        self._current = RolloutStates(number, remaining, cast("Tensor", values))
+        return self._inputs(self._current, draw)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the functions of the last step and of the one before, of all processes."""
+        """Return the rollouts of the last step and of the one before, of all processes."""
         found: dict[str, Any] = {"step": self._step}
-        for name, followed in (("before", self._before), ("now", self._now)):
-            if followed is not None:
-                found[name] = {key: self._whole(value) for key, value in vars(followed).items()}
+        for name, states in (("previous", self._previous), ("current", self._current)):
+            if states is not None:
+                found[name] = {key: self._gather(value) for key, value in vars(states).items()}
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned, whatever the number of processes.
 
-        With another number of functions all are new ones.
+        Where the number of functions is another one, all rollouts begin anew.
         """
-        if len(state.get("now", {}).get("number", ())) != self.total:
+        if len(state.get("current", {}).get("number", ())) != self.total:
             return
         self._step = int(state["step"])
         part = self.processes.part(self.total)
         own = slice(part.start, part.stop)
-        self._before, self._now = (
-            FollowedFunctions(**{key: value[own] for key, value in state[name].items()})
+        self._previous, self._current = (
+            RolloutStates(**{key: value[own] for key, value in state[name].items()})
             if name in state
             else None
-            for name in ("before", "now")
+            for name in ("previous", "current")
         )
 
-    def _whole(self, own: Tensor) -> Tensor:
-        """Put together what all processes have ``[total, …]``."""
+    def _gather(self, own: Tensor) -> Tensor:
+        """Gather the rows of all processes ``[total, …]``."""
         part = self.processes.part(self.total)
         whole = own.new_zeros(self.total, *own.shape[1:])
         whole[part.start : part.stop] = own
         return self.processes.add([whole.double()])[0].to(own)
 
     def _advance(
-        self,
-        rows: Tensor,
-        followed: FollowedFunctions,
-        draws: Draws,
-        dtype: torch.dtype,
-        fraction: float,
+        self, states: RolloutStates, draw: Callable[[Tensor], DrawnFunctions]
     ) -> tuple[Tensor, Tensor]:
-        """Take functions to their next windows; keep the rows whose states stay bounded."""
+        """Advance incomplete rollouts by one window; return the bounded ones: rows and states."""
+        rows = (states.remaining > 0).nonzero()[:, 0]
+        states = states.take(rows)
         if not len(rows):
-            return rows, followed.values
-        reached = self.rollout.advance(*self._inputs(followed, draws, dtype, fraction))
+            return rows, states.values
+        reached = self.rollout.advance(*self._inputs(states, draw))
         good = self.rollout.bounded(reached)
         return rows[good], reached[good]
 
     def _inputs(
-        self, followed: FollowedFunctions, draws: Draws, dtype: torch.dtype, fraction: float
+        self, states: RolloutStates, draw: Callable[[Tensor], DrawnFunctions]
     ) -> DrawnFunctions:
-        """Give the inputs of a window: the states, and inputs of the problem beside them."""
+        """Return the inputs of a window: the states, and inputs of the problem beside them."""
         functions: Functions = {}
         observed: Inputs = {}
         if others := self.rollout.others:
-            drawn = self.functions(self._numbered(draws, followed.number), dtype, fraction)
+            drawn = draw(states.number)
             functions = {name: drawn[0][name] for name in others}
             observed = {name: drawn[1][name] for name in others}
-        return self.rollout.inputs(functions, observed, followed.values)
-
-    def _numbered(self, draws: Draws, number: Tensor) -> Draws:
-        """Return the randomness of functions, the same at every step that they live through."""
-        return replace(draws, step=1, index=number)
+        return self.rollout.inputs(functions, observed, states.values)

@@ -170,7 +170,7 @@ def test_training_follows_functions_from_window_to_window(small):
     ages = torch.zeros(count, dtype=torch.int64)
     seen = [0] * WINDOWS
     for step, states in enumerate(steps_of(source, 40)):
-        number, left = source._now.number, source._now.left
+        number, left = source._current.number, source._current.remaining
         ages = torch.where(number >= step * count, 0, ages + 1)
         assert bool((number % count == torch.arange(count)).all())
         assert bool((left + ages < WINDOWS).all())
@@ -231,15 +231,15 @@ def test_processes_keep_their_functions_together(small):
     halves = [followed(small, 5, processes=Half(rank)) for rank in range(2)]
     for source in halves:
         source.load_state_dict(whole.state_dict())
-    assert [s._now.number.tolist() for s in halves] == [
-        whole._now.number[:3].tolist(),
-        whole._now.number[3:].tolist(),
+    assert [s._current.number.tolist() for s in halves] == [
+        whole._current.number[:3].tolist(),
+        whole._current.number[3:].tolist(),
     ]
     for source in halves:
         source.state_dict()
     sums = [a + b for a, b in zip(*(s.processes.sent for s in halves), strict=True)]
     kept = whole.state_dict()
-    wanted = [v.double() for name in ("before", "now") for v in kept[name].values()]
+    wanted = [v.double() for name in ("previous", "current") for v in kept[name].values()]
     assert len(sums) == len(wanted) == 6
     assert all(torch.equal(a, b) for a, b in zip(sums, wanted, strict=True))
 
@@ -248,7 +248,7 @@ def test_a_rollout_that_blows_up_gives_way_to_a_new_function(small, monkeypatch)
     rollout = small.model.rollout
     source = followed(small, 64)
     list(steps_of(source, 1, 64))
-    going = (source._now.left > 0).nonzero()[:, 0].tolist()
+    going = (source._current.remaining > 0).nonzero()[:, 0].tolist()
     good = rollout.advance
 
     def bad(functions, observed):
@@ -259,7 +259,7 @@ def test_a_rollout_that_blows_up_gives_way_to_a_new_function(small, monkeypatch)
     monkeypatch.setattr(rollout, "advance", bad)
     (states,) = steps_of(source, 1, 64, first=1)
     assert bool((states.abs() < 10).all())
-    assert source._now.number[going[:3]].tolist() == [64 + going[0], 64 + going[1], going[2]]
+    assert source._current.number[going[:3]].tolist() == [64 + going[0], 64 + going[1], going[2]]
 
 
 def test_other_inputs_go_through_all_windows_with_their_function():
@@ -280,7 +280,7 @@ def test_other_inputs_go_through_all_windows_with_their_function():
     source = followed(small, 16)
     for step in range(6):
         found, seen = source(Draws(5, step + 1, torch.arange(16)), torch.float64, 0.99)
-    numbers = source._now.number
+    numbers = source._current.number
     assert len({number // 16 for number in numbers.tolist()}) > 1
     functions = sample_inputs(problem, Draws(5, 1, numbers))
     expected = observe(functions, problem, Draws(5, 1, numbers))["k"].values

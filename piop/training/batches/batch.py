@@ -122,14 +122,22 @@ class BatchSetting:
 
 
 class Source:
-    """What batches or functions are drawn from; most sources keep nothing from step to step."""
+    """Base of the sources of batches and of functions, with their state for checkpoints.
+
+    Attributes:
+        inner: A source within this one that has a state; None for a source without state.
+    """
+
+    inner: Source | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a resume needs to draw the same; every process must call it."""
-        return {}
+        """Return the state that a resume continues from; a collective call of all processes."""
+        return {} if self.inner is None else self.inner.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
+        if self.inner is not None:
+            self.inner.load_state_dict(state)
 
 
 class BatchSource(Source, ABC):
@@ -151,24 +159,17 @@ class EquationsAndData(BatchSource):
 
     Args:
         equations: Source of the equations.
-        data: Source of the observations; it keeps nothing from step to step.
+        data: Source of the observations, without state.
     """
 
     def __init__(self, equations: BatchSource, data: BatchSource) -> None:
         self.equations, self.data = equations, data
+        self.inner = equations
 
     def __call__(self, step: int, fraction: float) -> Batch:
         """See the base class."""
         observations = self.data(step, fraction).observations
         return replace(self.equations(step, fraction), observations=observations)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return that of the equations."""
-        return self.equations.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore it."""
-        self.equations.load_state_dict(state)
 
 
 def flatten(value: Any) -> tuple[list[Tensor], Callable[[list[Tensor]], Any]]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -102,7 +101,7 @@ class EquationSource(BatchSource):
         self.config, self.sampling = setting.config.points, setting.config.sampling
         self.loss, self.residual = loss, loss.residual
         self.fixed = not loss.residual.anywhere
-        self.functions = functions
+        self.functions = self.inner = functions
         start = self.problem.at()
         own = self.fixed or self.problem.infer  # at points, and where parameters start from
         points = compile_residual(start) if own else loss.residual
@@ -111,7 +110,10 @@ class EquationSource(BatchSource):
 
     @torch.no_grad()
     def __call__(self, step: int, fraction: float) -> Batch:
-        """See the base class. States and points that follow the residual depend on the weights."""
+        """See the base class.
+
+        Points that follow the residual depend on the present weights of the operator as well.
+        """
         draws = self.setting.draws(step, self.part)
         functions, observed = self.functions(draws, self.like.dtype, fraction)
         shared = draws
@@ -137,14 +139,6 @@ class EquationSource(BatchSource):
             fraction=len(self.part) / self.config.functions,
         )
         return self._choose_points(batch, equations, draws) if self.config.adaptive else batch
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return that of the source of the functions."""
-        return self.functions.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore it."""
-        self.functions.load_state_dict(state)
 
     def _place(self, draws: Draws) -> Tensor:
         """Place collocation points, or the candidates for them; a grid keeps its points."""

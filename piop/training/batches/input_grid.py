@@ -56,7 +56,7 @@ def highest_wavenumber(
         where the distribution has no spectrum, and for what networks take as numbers.
     """
     if isinstance(item.distribution, State):
-        return min(item.distribution.waves, _seen_waves(item, item.distribution))
+        return min(item.distribution.waves, _most_harmonics(item, item.distribution))
     sampler = input_sampler(problem, item)
     prior, axes = sampler.spectrum(), sampler.axes
     if prior is None or item.name in problem.vectors:
@@ -77,12 +77,12 @@ def highest_wavenumber(
 def bulk_wavenumber(problem: Problem, item: Input) -> int:
     """Find the wave number that is enough for the tokens of attention."""
     if isinstance(item.distribution, State):
-        return min(item.distribution.bulk, _seen_waves(item, item.distribution))
+        return min(item.distribution.bulk, _most_harmonics(item, item.distribution))
     return highest_wavenumber(problem, item, NEGLECTED_BY_TOKENS)
 
 
-def _seen_waves(item: Input, state: State) -> int:
-    return state.seen or LARGEST_WAVENUMBER[len(item.of)]
+def _most_harmonics(item: Input, state: State) -> int:
+    return state.harmonics or LARGEST_WAVENUMBER[len(item.of)]
 
 
 def input_grids(problem: Problem) -> dict[str, Axes]:

@@ -93,12 +93,11 @@ class Phase(ABC):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resume needs besides the module's weights."""
-        return {"optimiser": self.optimiser.state_dict(), "source": self.task.draw.state_dict()}
+        return {"optimiser": self.optimiser.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.optimiser.load_state_dict(state["optimiser"])
-        self.task.draw.load_state_dict(state.get("source", {}))
 
 
 @final
@@ -132,13 +131,15 @@ class Stochastic(Phase):
         return self.average.weights()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the optimiser's state and the mean."""
-        return {**super().state_dict(), "average": self.average.state_dict()}
+        """Return the states of the optimiser, the mean and the source of batches."""
+        own = {"average": self.average.state_dict(), "source": self.task.draw.state_dict()}
+        return {**super().state_dict(), **own}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the optimiser's state and the mean."""
+        """Restore these states; runs of older versions have none of the source."""
         super().load_state_dict(state)
         self.average.load_state_dict(state["average"])
+        self.task.draw.load_state_dict(state.get("source", {}))
 
 
 class _NotFiniteError(Exception):
@@ -163,7 +164,7 @@ class QuasiNewton(Phase):
         super().__init__(task)
         self.optimiser = self.lbfgs = build_lbfgs(self.parameters)
         self.start, self.fraction = start, fraction
-        # A batch may depend on the weights at its time: a resume draws the same ones from these.
+        # Batches may depend on weights and states at their time: a resume draws them from these.
         self.source = task.draw.state_dict()
         self.origin = {name: value.clone() for name, value in task.module.state_dict().items()}
         self.frozen = [task.weightings.attach(task.draw(start + i, fraction)) for i in range(count)]
@@ -200,6 +201,10 @@ class QuasiNewton(Phase):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the curvature pairs and which batches are frozen."""
-        own = {"start": self.start, "share": self.fraction, "count": len(self.frozen)}
-        kept = {"source": self.source, "origin": self.origin}
-        return {**super().state_dict(), **own, **kept}
+        own: dict[str, Any] = {
+            "start": self.start,
+            "share": self.fraction,
+            "count": len(self.frozen),
+        }
+        own |= {"source": self.source, "origin": self.origin}
+        return {**super().state_dict(), **own}

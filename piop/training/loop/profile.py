@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar, final
@@ -117,19 +117,11 @@ class TimedSource(BatchSource):
     """
 
     def __init__(self, source: BatchSource, profile: Profile) -> None:
-        self.source, self._draw = source, profile.timed_draw(source)
+        self.inner, self._draw = source, profile.timed_draw(source)
 
     def __call__(self, step: int, fraction: float) -> Batch:
         """Draw the batch of a step."""
         return self._draw(step, fraction)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return that of the source."""
-        return self.source.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore it."""
-        self.source.load_state_dict(state)
 
 
 def count_points(batch: Batch) -> int:

@@ -176,7 +176,8 @@ class Statistics:
         waves: Periods over an axis of the shortest waves of the state at the start of a window; 0
             without windows.
         bulk: Of the waves that hold all but a ten-thousandth of its variance.
-        seen: Of the waves that a network sees; 0 for as many as of any input.
+        harmonics: Of the waves in the harmonic fit that a network evaluates; 0 for the usual
+            number.
         lattice: Times, and points along each axis, of the lattice on which the equations are
             integrated; empty where they are evaluated at random points.
     """
@@ -192,7 +193,7 @@ class Statistics:
     windows: int = 1
     waves: int = 0
     bulk: int = 0
-    seen: int = 0
+    harmonics: int = 0
     lattice: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
