@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from piop.errors import NotSupportedError
+from piop.expression.functions import KINKS
 from piop.forms.linear_evolution import linear_evolution
+from piop.forms.terms import highest_space_order, unknown_derivatives
 from piop.problem.classify import is_linear
+from piop.problem.constraints import decide_constraints
 
 if TYPE_CHECKING:
     from piop.problem.constraints import Mode
@@ -62,21 +65,19 @@ def decide_form(
         if obstacle:
             raise ValueError(f"form: integral is not possible: {obstacle}; use auto or strong")
         return FormDecision(True, "as requested", requested=True)
-    if obstacle is None and is_linear(problem):
-        obstacle = "the equations are linear"
+    if obstacle is None:
+        obstacle = _needlessness(problem, constraints)
     if obstacle is not None:
         return FormDecision(False, obstacle)
     return FormDecision(True, "where a lattice of few points resolves reference solutions")
 
 
 def evolution_obstacle(problem: Problem, constraints: Mode) -> str | None:
-    """Say why a problem is no evolution of first order on a periodic box from hard initial data."""
+    """Say why a problem is no evolution of first order in space from hard initial data."""
     if problem.time is None:
         return "the problem is steady"
     if not problem.residuals or not problem.space:
         return "there is no evolution in space"
-    if not problem.pde.periodic:
-        return "an axis of space is not periodic"
     if constraints == "soft":
         return "the initial data are a soft constraint"
     if any(order > 1 for order in problem.pde.time_order.values()):
@@ -92,10 +93,48 @@ def _obstacle(problem: Problem, constraints: Mode) -> str | None:
         return obstacle
     if problem.pde.auxiliaries:
         return f"{problem.pde.auxiliaries[0].name} does not evolve by itself"
+    if not problem.pde.periodic:
+        return _interval_obstacle(problem)
     try:
         split = linear_evolution(problem.pde).split
     except NotSupportedError as error:
         return str(error)
     if any(row != column for row, column in split.mass):
-        return "an equation holds the time derivative of another unknown than its own"
+        return FOREIGN
+    return None
+
+
+FOREIGN = "an equation holds the time derivative of another unknown than its own"
+
+
+def _interval_obstacle(problem: Problem) -> str | None:
+    """Say why equations and conditions on walls cannot be linearised together."""
+    if len(problem.space) > 1 or not problem.domain.is_box:
+        return "space is neither periodic nor an interval"
+    if highest_space_order(problem.pde, problem.residuals, problem.channels) > 2:
+        return "the equations are of higher order in space than the second"
+    expressions = list(problem.residuals)
+    for face, condition in problem.pde.face_conditions:
+        try:
+            expressions.append(problem.pde.condition_residual(face, condition))
+        except NotSupportedError as error:
+            return str(error)
+        if not condition.unknown:
+            return f"a general condition {problem.domain.where(face)} belongs to no unknown"
+    if any(expression.has(*KINKS) for expression in expressions):
+        return "an equation or a condition has a kink or a jump"
+    symbols = [c.symbol for c in problem.coordinates]
+    for number, residual in enumerate(problem.residuals):
+        terms = unknown_derivatives([residual], symbols, problem.channels).values()
+        if {channel for channel, index in terms if index[0]} != {number}:
+            return FOREIGN
+    return None
+
+
+def _needlessness(problem: Problem, constraints: Mode) -> str | None:
+    """Say why the equations at points serve as well; None where they do not."""
+    if problem.pde.periodic:
+        return "the equations are linear" if is_linear(problem) else None
+    if not decide_constraints(problem, constraints).soft_faces:
+        return "all conditions on walls are hard constraints"
     return None

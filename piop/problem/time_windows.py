@@ -92,6 +92,8 @@ def _obstacle(problem: Problem, constraints: Mode) -> str | None:
     """Say why the operator of one window does not give the next one; None where it does."""
     if obstacle := evolution_obstacle(problem, constraints):
         return obstacle
+    if not problem.pde.periodic:
+        return "an axis of space is not periodic"
     time = cast("Coordinate", problem.time)
     if time.symbol in symbols_named(problem.residuals):
         return f"an equation names {time.name}"

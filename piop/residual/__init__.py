@@ -3,8 +3,10 @@
 from piop.residual.attention.kernel import choose_kernel
 from piop.residual.base import DerivedFunctions, Lift, Residual, ResidualValues
 from piop.residual.grid import GridResidual, TensorGrid
-from piop.residual.integral import IntegralResidual, Lattice
+from piop.residual.integral import IntegralResidual
 from piop.residual.known_functions import GridLift, KnownField, PointwiseLift
+from piop.residual.lattice import Lattice
+from piop.residual.linearised import LinearisedResidual
 from piop.residual.pointwise import (
     Field,
     PointwiseResidual,
@@ -23,6 +25,7 @@ __all__ = [
     "KnownField",
     "Lattice",
     "Lift",
+    "LinearisedResidual",
     "PointwiseLift",
     "PointwiseResidual",
     "Residual",

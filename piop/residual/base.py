@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from sympy import Expr
@@ -85,6 +85,7 @@ class Residual(ABC):
             derivatives are taken of the values.
         grid: The grid on which a field is evaluated as a whole; None for one evaluated at points.
         anywhere: Whether it can be evaluated at any points; False where it places its own.
+        holds_walls: Whether its values count the conditions on walls too.
         derived: Functions that lifts may contain beside the inputs.
     """
 
@@ -93,6 +94,7 @@ class Residual(ABC):
     streams: int
     grid: TensorGrid | None
     anywhere: bool
+    holds_walls: ClassVar[bool] = False
 
     @abstractmethod
     def place(self, draw: Callable[[], Tensor]) -> Tensor:

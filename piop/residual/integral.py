@@ -20,66 +20,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, final
 
-import numpy as np
 import torch
-from numpy.polynomial import Legendre
-from sympy import Expr
 from torch import Tensor
 
-from piop.errors import UsageError
 from piop.fields import InputFunction
 from piop.forms.stream_plan import Index
-from piop.forms.terms import unknown_derivatives
 from piop.lowering import compile_expressions
-from piop.residual.base import DerivedFunctions, Residual, ResidualValues
+from piop.residual.base import DerivedFunctions, ResidualValues
 from piop.residual.grid import apply_along, fourier_differences
-from piop.residual.known_functions import KnownField, ValueLift
+from piop.residual.lattice import Lattice, LatticeResidual, difference_matrix, moved_times
 from piop.residual.real_transforms import RealTransforms
-from piop.residual.required_inputs import InputDerivatives
 
 if TYPE_CHECKING:
     from piop.problem import Problem
 
 
-JITTER = 0.9
-"""Largest move of a time of collocation, in halves of the gap to its nearest neighbour."""
-
-
-@dataclass(frozen=True)
-class Lattice:
-    """Points of one function: times of collocation × an even grid over the periodic box.
-
-    Attributes:
-        times: n, Lobatto nodes over the time axis, both of its ends among them.
-        points: Points along each axis of space.
-    """
-
-    times: int
-    points: tuple[int, ...]
-
-    @classmethod
-    def of(cls, shape: Sequence[int]) -> Self:
-        """Build a lattice from its times and points."""
-        times, *points = shape
-        return cls(times, tuple(points))
-
-    @property
-    def size(self) -> int:
-        """Number of points."""
-        return self.times * math.prod(self.points)
-
-    def nodes(self) -> Tensor:
-        """Return the times as fractions of the axis ``[n]`` float64, 0 and 1 among them."""
-        inner = Legendre.basis(self.times - 1).deriv().roots()
-        nodes = np.concatenate([[-1.0], np.sort(inner.real), [1.0]])
-        return torch.from_numpy((nodes + 1) / 2)
-
-
 @final
-class IntegralResidual(Residual):
+class IntegralResidual(LatticeResidual):
     """The residual of an evolution on periodic boxes, integrated over time.
 
     Args:
@@ -93,14 +52,7 @@ class IntegralResidual(Residual):
             are left out.
         like: A tensor of the device and precision of what it is evaluated on.
         derived: Functions that lifts may contain beside the inputs.
-
-    Attributes:
-        lattice: Points of each function.
     """
-
-    grid = None
-    anywhere = False
-    streams = 1
 
     def __init__(
         self,
@@ -112,22 +64,10 @@ class IntegralResidual(Residual):
         like: Tensor,
         derived: DerivedFunctions | None = None,
     ) -> None:
-        if problem.time is None:
-            raise ValueError("a steady problem cannot be integrated over time")
-        self.lattice, self.derived, self.trained = lattice, derived, ()
-        self._low, self._length = problem.time.low, problem.time.length
-        self._space, self._inputs = problem.space, problem.inputs
-        symbols = tuple(c.symbol for c in problem.coordinates)
-        self._symbols = symbols
-        residuals = tuple(problem.residuals)
-        self.input_derivatives = InputDerivatives(
-            residuals, problem.inputs, symbols, problem.channels
-        )
-        wanted = unknown_derivatives(residuals, symbols, problem.channels)
-        self._wanted = tuple(wanted.values())
-        atoms = [*symbols, *self.input_derivatives.atoms, *wanted]
-        self._combine = compile_expressions(residuals, atoms)
-        orders = {(a, n) for _, index in self._wanted for a, n in enumerate(index) if a and n}
+        super().__init__(problem, lattice, problem.residuals, derived)
+        self._space = problem.space
+        self._combine = compile_expressions(problem.residuals, self.atoms)
+        orders = {(a, n) for _, index in self.wanted for a, n in enumerate(index) if a and n}
         self._matrices = {
             (a, n): fourier_differences(points, problem.coordinates[a].length, n).to(like)
             for a, n in sorted(orders)
@@ -144,12 +84,7 @@ class IntegralResidual(Residual):
         times.
         """
         drawn = draw()
-        nodes = self.lattice.nodes().to(drawn.device)
-        moves = (drawn[:, : len(nodes), 0] - self._low) / self._length - 0.5
-        gaps = nodes.diff()
-        reach = torch.zeros_like(nodes)
-        reach[1:-1] = torch.minimum(gaps[:-1], gaps[1:])
-        axes = [self._low + self._length * (nodes + JITTER * moves * reach).to(drawn)]
+        axes = [moved_times(self.lattice.nodes(), drawn[..., 0], self._time)]
         for column, (axis, count) in enumerate(zip(self._space, self.lattice.points, strict=True)):
             step = axis.length / count
             offset = (drawn[:, :1, 1 + column] - axis.low).remainder(step)
@@ -204,28 +139,20 @@ class IntegralResidual(Residual):
         Raises:
             UsageError: For other input values.
         """
-        if len(input_values) != len(self.input_derivatives.entries) + 2:
-            raise UsageError(
-                f"input_values: got {len(input_values)} values; pass "
-                f"residual.evaluate_inputs(functions, queries)"
-            )
+        self.require(input_values)
         *inputs, differences, inverse = input_values
         shape = (self.lattice.times, *self.lattice.points)
         values = field(queries).unflatten(1, shape)
         known = [v.unflatten(1, shape)[:, 1:] for v in (*queries.unbind(-1), *inputs)]
         found: dict[tuple[int, Index], Tensor] = {}
         slopes = torch.einsum("bij,bj...->bi...", differences, values)
-        wanted = [self._derivative(values, slopes, c, index, found) for c, index in self._wanted]
+        wanted = [self._derivative(values, slopes, c, index, found) for c, index in self.wanted]
         totals = self._combine([*known, *wanted])
         inner = (len(values), self.lattice.times - 1, *self.lattice.points)
         residual = torch.stack([total.expand(inner) for total in totals], -1)
         integrated = self._integrate(residual, inverse)
         start = torch.zeros_like(integrated[:, :1])
         return ResidualValues(torch.cat([start, integrated], 1).flatten(1, -2))
-
-    def compile_lift(self, expressions: Sequence[Expr | None]) -> ValueLift:
-        """Compile known functions, one expression per channel, to their values."""
-        return ValueLift(KnownField(expressions, self._inputs, self._symbols, self.derived))
 
     def _derivative(
         self,
@@ -271,24 +198,7 @@ class IntegralResidual(Residual):
         inverse = torch.linalg.inv(inner - self._rates[..., None, None] * one)  # [B, K, C, m, m]
         whole = torch.einsum("kcd,bkdij,kde->bkicje", self._vectors, inverse, self._rows)
         real, imaginary = torch.view_as_real(
-            whole.flatten(4, 5).flatten(2, 3) / self._length
+            whole.flatten(4, 5).flatten(2, 3) / self._time.length
         ).unbind(-1)
         rows = torch.cat([real, -imaginary], -1), torch.cat([imaginary, real], -1)
         return torch.cat(rows, -2)
-
-
-def difference_matrix(nodes: Tensor) -> Tensor:
-    """Differentiate the polynomial through values at nodes ``[B, n]``: ``[B, n, n]`` float64.
-
-    Source: Berrut & Trefethen 2004, eq. 9.4 and 9.5 (doi:10.1137/S0036144502417715).
-
-    Example:
-        >>> nodes = torch.tensor([[0.0, 0.5, 2.0]], dtype=torch.float64)
-        >>> (difference_matrix(nodes) @ nodes[..., None] ** 2)[0, :, 0].tolist()
-        [0.0, 1.0, 4.0]
-    """
-    one = torch.eye(nodes.shape[-1], dtype=nodes.dtype, device=nodes.device)
-    gaps = nodes[:, :, None] - nodes[:, None] + one
-    weights = 1 / gaps.prod(-1)
-    between = (weights[:, None] / weights[:, :, None]) / gaps * (1 - one)
-    return between - torch.diag_embed(between.sum(-1))

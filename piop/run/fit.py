@@ -33,7 +33,7 @@ from piop.run.run import Run
 from piop.run.threads import threads_of
 from piop.training.batches.batch import BatchSource
 from piop.training.build import build_model, build_objective, build_source
-from piop.training.choices import STRONG_SETTINGS
+from piop.training.choices import point_settings, without_points
 from piop.training.config import BudgetConfig, TrainingConfig, change_settings
 from piop.training.distributed import joined
 from piop.training.loop.checkpoint import Row, read_metrics, read_weights
@@ -223,7 +223,7 @@ def resume(
         given = None if recorded is None else GivenData.reopen(problem, recorded, data)
         found = None if given is None else usable_data(problem, config, given.dataset)
         statistics = Statistics.from_json(record["statistics"])
-        _require_points(statistics, [*(settings or {}), *more])
+        _require_points(problem, statistics, [*(settings or {}), *more])
         job = Job(problem, config, statistics, found, recorded, processes)
         return _train(folder, job, progress, phases, profile, samples)
 
@@ -259,13 +259,10 @@ def _joined_settings(settings: Mapping[str, Any] | None, more: Mapping[str, Any]
     return found | dict(more)
 
 
-def _require_points(statistics: Statistics, settings: Iterable[str]) -> None:
+def _require_points(problem: Problem, statistics: Statistics, settings: Iterable[str]) -> None:
     """Refuse settings of random points for a run whose equations are integrated on lattices."""
-    if statistics.lattice and (own := STRONG_SETTINGS & {*settings}):
-        raise UsageError(
-            f"{min(own)}: does nothing here; it belongs to form=strong, and this run integrates "
-            f"its equations on lattices"
-        )
+    if statistics.lattice and (own := point_settings(problem) & {*settings}):
+        raise UsageError(without_points(min(own)))
 
 
 def _require_larger(budget: BudgetConfig, folder: RunFolder) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -53,7 +53,7 @@ from piop.training.choices import (
 from piop.training.config import TrainingConfig
 from piop.training.distributed import Processes, SingleProcess
 from piop.training.loss.constraints import ConditionSetting, SoftConstraint, soft_constraints
-from piop.training.loss.integral_form import integral_residual
+from piop.training.loss.integral_form import lattice_residual
 from piop.training.loss.known_functions import hard_constraint_lift
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.statistics import Statistics
@@ -248,13 +248,14 @@ def build_objective(
         if statistics.lattice:
             lattice = Lattice.of(statistics.lattice)
             derived = None if model.known is None else model.known.derived
-            residual = integral_residual(problem, lattice, model.operator.scale, derived)
+            residual = lattice_residual(problem, lattice, model.operator.scale, derived)
         else:
             residual = residual_of_model(problem, model, config, kernel)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
         like = model.operator.scale
         setting = ConditionSetting(problem, sizes, residual.grid, like, residual.derived)
-        soft = soft_constraints(model.constraints, setting)
+        left = replace(model.constraints, faces=()) if residual.holds_walls else model.constraints
+        soft = soft_constraints(left, setting)
         samples = config.points.functions
         terms.append(ProbedTerm(EQUATIONS, "residual", len(problem.residuals), samples))
         terms += [ProbedTerm(n, c.part, len(c.units), samples) for n, c in soft.items()]

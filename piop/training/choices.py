@@ -15,14 +15,16 @@ from piop.problem.linear_part import decide_linear_part
 from piop.problem.residual_form import FormDecision, decide_form
 from piop.problem.time_windows import State, decide_windows, window_problem
 from piop.training.config import STRONG, TrainingConfig, settings_for
+from piop.training.integration_lattice import choose_interval_lattice
 from piop.training.loss.linear_propagation import LinearPropagation
 from piop.training.loss.statistics import Statistics
 from piop.training.state_waves import States, find_states
 
 logger = logging.getLogger(__name__)
 
-STRONG_SETTINGS = settings_for(STRONG)
-"""Settings of random points, which a lattice has not."""
+WALL_SETTINGS = frozenset({"boundary", "boundary_weight", "weighting"})
+"""Settings of soft constraints on walls and their balance, which a lattice between walls needs not.
+"""
 
 LEAST_DAMPING, MOST_GROWTH = 30.0, 0.1
 """Exponents over a time window: the linear part of nonlinear equations is solved exactly where it
@@ -97,9 +99,16 @@ def choose_windows(
         return States(1, "they are for pointwise networks that learn from equations alone")
     try:
         form = decide_form(problem, config.loss.constraints, config.loss.form)
-        if form.integral and not form.requested and (own := STRONG_SETTINGS & {*given}):
+        if form.integral and (own := point_settings(problem) & {*given}):
+            if form.requested:
+                raise ValueError(without_points(min(own)))
             form = FormDecision(False, f"{min(own)} is given, which belongs to it")
         decision = decide_windows(problem, config.loss.constraints, requested)
+        if not problem.pde.periodic:
+            lattice, why = choose_interval_lattice(problem, form)
+            if form.integral:
+                logger.info("residual: %s, %s", "integral" if lattice else "strong", why)
+            return States(1, decision.why, lattice=lattice, form=why)
         if decision.count == 1 and not form.requested:
             return States(1, decision.why, form="the time axis is not divided")
         asked = requested > 1 or decision.count == 1
@@ -113,6 +122,24 @@ def choose_windows(
     if states.windows > 1 or states.lattice:
         logger.info("residual: %s, %s", "integral" if states.lattice else "strong", states.form)
     return states
+
+
+def point_settings(problem: Problem) -> frozenset[str]:
+    """Return the settings that belong to random points, and do nothing on a lattice of a problem.
+
+    Args:
+        problem: One whose equations may be integrated on lattices.
+    """
+    own = frozenset(settings_for(STRONG))
+    return own if problem.pde.periodic else own | WALL_SETTINGS
+
+
+def without_points(setting: str) -> str:
+    """Say that a setting does nothing where there are no random points."""
+    return (
+        f"{setting}: does nothing here; it belongs to form=strong, and this run integrates its "
+        f"equations on lattices"
+    )
 
 
 def trained_problem(problem: Problem, statistics: Statistics) -> Problem:

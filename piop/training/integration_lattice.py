@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import torch
+from scipy.interpolate import CubicSpline
 from torch import Tensor
 
+from piop.domain import Coordinate
+from piop.errors import NotSupportedError, SolverError
+from piop.problem import Problem
 from piop.problem.residual_form import FormDecision
 from piop.residual import Lattice
+from piop.residual.linearised import DEGREE
+from piop.training.coarse_references import coarse_inputs, solve_coarsely
 
 NODES = 17
 """Times of collocation in each window at which solutions are looked at; an odd number."""
+EVEN_TIMES, SPACE_NODES = 241, 65
+"""Even times at which solutions between walls are looked at, and nodes in space."""
 UNRESOLVED = 3e-3
 """Root of the part of a solution's variance that may lie beyond what a lattice resolves."""
 UNRESOLVED_IN_TIME = 1e-2
@@ -23,6 +33,12 @@ MOST_TIMES = 8
 0.107, with eight 0.013."""
 ALIASED = 3
 """Points per wave: half of them resolve it, the others keep products of two waves apart from it."""
+ELEMENTS = (1, 2, 3, 4, 6, 8)
+"""Numbers of elements of time to choose from, between walls."""
+SPREAD = 1.5
+"""Nodes between walls per coefficient that solutions have in space: products of them are there."""
+MOST_UNKNOWNS = 400
+"""Values of all unknowns in an element at most: a step solves for as many, of each function."""
 MOST_POINTS = {1: 1200, 2: 4096, 3: 8192}
 """Points of a lattice at most, by the number of axes: what a step can take of one function."""
 STEP_POINTS = 4096
@@ -64,13 +80,85 @@ def choose_lattice(
     """
     if not form.integral:
         return (), form.why
-    found = find_lattice(values, windows)
+    return _chosen(find_lattice(values, windows), form)
+
+
+def choose_interval_lattice(problem: Problem, form: FormDecision) -> tuple[tuple[int, ...], str]:
+    """Choose the lattice on which equations between walls are linearised.
+
+    Args:
+        problem: An evolution on an interval.
+        form: In which form the equations may be trained.
+
+    Returns:
+        Its times and points, none for random points; why, a clause.
+
+    Raises:
+        ValueError: If the integral form is requested, and no lattice resolves the solutions.
+    """
+    if not form.integral:
+        return (), form.why
+    time = cast("Coordinate", problem.time)
+    times = np.linspace(time.low, time.high, EVEN_TIMES)
+    try:
+        solved = solve_coarsely(problem, coarse_inputs(problem), times.tolist())
+    except (NotSupportedError, SolverError) as error:
+        return _chosen(f"there is no reference solution ({error})", form)
+    return _chosen(find_interval_lattice(solved.values), form)
+
+
+def _chosen(found: Lattice | str, form: FormDecision) -> tuple[tuple[int, ...], str]:
+    """Give a lattice and why, or none and why not.
+
+    Raises:
+        ValueError: If the integral form is requested, and there is none.
+    """
     if isinstance(found, Lattice):
         shape = (found.times, *found.points)
         return shape, f"{' × '.join(map(str, shape))} points resolve reference solutions"
     if form.requested:
         raise ValueError(f"form: integral is not possible: {found}; use auto or strong")
     return (), found
+
+
+def find_interval_lattice(values: Mapping[str, Tensor]) -> Lattice | str:
+    """Find the coarsest lattice between walls that resolves some solutions.
+
+    Args:
+        values: Unknown → its values at even times and places, both ends among them ``[B, T, n]``.
+
+    Returns:
+        The lattice; where it would be too large, the reason, a clause.
+    """
+    degrees = []
+    for value in values.values():
+        nodes = _interpolate(value, Lattice(SPACE_NODES, ()).nodes(), axis=2)
+        degrees.append(_degree(nodes.movedim(2, 1)[:, None], UNRESOLVED))
+    points = max(FEWEST_POINTS, math.ceil(SPREAD * (max(degrees) + 1)))
+    if points > SPACE_NODES or points * DEGREE * len(values) > MOST_UNKNOWNS:
+        return f"solutions need {points} points between the walls or more, too many for a step"
+    for part in (UNRESOLVED, UNRESOLVED_IN_TIME):
+        for elements in ELEMENTS:
+            lattice = Lattice(1 + elements * DEGREE, (points,))
+            if lattice.size <= MOST_POINTS[1] and _resolves(values, elements, part):
+                return lattice
+    return f"solutions need more than {ELEMENTS[-1]} elements of time"
+
+
+def _resolves(values: Mapping[str, Tensor], elements: int, unresolved: float) -> bool:
+    """Whether the polynomials of so many elements resolve values ``[B, T, n]`` in time."""
+    times = torch.tensor(node_times(0.0, 1.0, elements), dtype=torch.float64)
+    return all(
+        _degree(_by_window(_interpolate(v, times, axis=1), elements), unresolved) < DEGREE
+        for v in values.values()
+    )
+
+
+def _interpolate(values: Tensor, places: Tensor, axis: int) -> Tensor:
+    """Interpolate by cubic splines from even places, both ends among them, to fractions ``[n]``."""
+    even = np.linspace(0.0, 1.0, values.shape[axis])
+    spline = CubicSpline(even, values.double().cpu().numpy(), axis=axis)
+    return torch.from_numpy(spline(places.numpy()))
 
 
 def find_lattice(values: Mapping[str, Tensor], windows: int) -> Lattice | str:
@@ -128,12 +216,13 @@ def _waves(values: Tensor) -> int:
 
 
 def _degree(values: Tensor, unresolved: float) -> int:
-    """Return the degree of the polynomials in time that resolve values ``[B, W, NODES, n1, …]``."""
-    nodes = 2 * Lattice(NODES, ()).nodes().numpy() - 1
-    transform = np.linalg.inv(np.polynomial.legendre.legvander(nodes, NODES - 1))
+    """Return the degree of the polynomials that resolve values at nodes ``[B, W, nodes, …]``."""
+    count = values.shape[2]
+    nodes = 2 * Lattice(count, ()).nodes().numpy() - 1
+    transform = np.linalg.inv(np.polynomial.legendre.legvander(nodes, count - 1))
     away = values.double() - values.double().mean()
     coefficients = torch.einsum("ij,bwj...->ibw...", torch.from_numpy(transform), away)
-    power = coefficients.square().flatten(1).mean(1) / (torch.arange(NODES) + 0.5)
+    power = coefficients.square().flatten(1).mean(1) / (torch.arange(count) + 0.5)
     return int((_beyond(power) > unresolved).sum())
 
 

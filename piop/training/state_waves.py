@@ -16,11 +16,12 @@ from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
 from piop.problem.residual_form import STRONG, FormDecision
 from piop.problem.time_windows import State, state_name, window_problem
-from piop.reference import Limits, Solution, solve_reference
+from piop.reference import Solution
 from piop.residual import compile_residual
-from piop.sampling import Draws, collocation, observe, sample_inputs
+from piop.sampling import Draws, collocation, observe
 from piop.sampling.stored_functions import sum_of_waves
 from piop.training.batches.input_grid import LARGEST_WAVENUMBER
+from piop.training.coarse_references import SAMPLES, coarse_inputs, solve_coarsely
 from piop.training.integration_lattice import (
     NODES,
     choose_lattice,
@@ -29,16 +30,8 @@ from piop.training.integration_lattice import (
 )
 from piop.training.loss.statistics import Statistics, statistics_over
 
-SAMPLES = 4
-"""Reference solutions that are looked at."""
 QUERIES = 256
 """Points of each state over which statistics are taken."""
-TOLERANCE = 1e-2
-"""Of these references: as coarse as what is decided by them."""
-POINTS = {1: 256, 2: 64, 3: 32}
-"""Points per axis of these references, by the number of axes."""
-MOST_MODES = (1024, 128, 48)
-"""Points per axis at most on which they are solved."""
 MOST_WAVES = {1: 42, 2: 10, 3: 5}
 """Waves per axis that a state may keep: they cost time."""
 LOST_AT_MOST = 2e-2
@@ -106,9 +99,10 @@ def find_states(
         ValueError: If windows or the integral form are asked for, and there is no solution to find
             the waves from, or no lattice that resolves it.
     """
-    functions = sample_inputs(problem, Draws(seed, 1, torch.arange(SAMPLES)))
+    functions = coarse_inputs(problem, seed)
+    time = cast("Coordinate", problem.time)
     try:
-        solved = _solve(problem, functions, windows)
+        solved = solve_coarsely(problem, functions, node_times(time.low, time.length, windows))
     except (NotSupportedError, SolverError) as error:
         if asked:
             raise ValueError(f"windows: {windows} is not possible: {error}; use 1") from error
@@ -138,26 +132,12 @@ def find_states(
     why = f"solutions change by {100 * change:.0f} % of their size and are sums of few waves"
     why = "as requested" if asked else why
     if (enough := _enough_windows(_started(problem, solved, 2), windows, most)) > windows:
-        windows, solved = enough, _solve(problem, functions, enough)
+        windows, times = enough, node_times(time.low, time.length, enough)
+        solved = solve_coarsely(problem, functions, times)
     values = {name: v[:, :-1] for name, v in _started(problem, solved).items()}
     found = {name: solved.values[name] for name in problem.initial}
     lattice, reason = choose_lattice(found, windows, form)
     return States(windows, why, state, values, functions, lattice, reason)
-
-
-def _solve(problem: Problem, functions: Mapping[str, InputFunction], windows: int) -> Solution:
-    """Solve at the times of collocation of all windows."""
-    time = cast("Coordinate", problem.time)
-    times = node_times(time.low, time.length, windows)
-    d = len(problem.space)
-    limits = Limits(modes=MOST_MODES)
-    shape = (POINTS[d],) * d
-    found = solve_reference(
-        problem, functions, times=times, shape=shape, tolerance=TOLERANCE, limits=limits
-    )
-    if not all(bool(v.isfinite().all()) for v in found.values.values()):
-        raise SolverError(f"a reference solution of {problem.name} is not finite")
-    return found
 
 
 def _started(problem: Problem, solved: Solution, parts: int = 1) -> dict[str, Tensor]:

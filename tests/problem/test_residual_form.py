@@ -44,6 +44,54 @@ FLOW = {
 }
 
 
+BOX = {axis: {"neumann": {"u": 0}} for axis in "xy"}
+CLAMPED = {"x": {"dirichlet": {"u": 0}, "neumann": {"u": 0}}}
+SLOPES = {"x": {"neumann": {"u": 0}}}
+
+
+def walls(*equations, **changes):
+    words = {"boundary": SLOPES, "equations": list(equations), "initial": {"u": 0}, "inputs": None}
+    return example(**{**words, **changes})
+
+
+def test_slopes_on_walls_are_linearised_with_the_equations():
+    for equation in ("dt(u) = 0.1*dxx(u) + t*u*(1 - u)", "dt(u) = 0.1*dxx(u) + x"):
+        assert decide_form(walls(equation)).integral
+    values = walls("dt(u) = 0.1*dxx(u)", boundary={"x": {"dirichlet": {"u": 0}}})
+    assert decide_form(values).why == "all conditions on walls are hard constraints"
+    assert decide_form(values, requested="integral").integral
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        (
+            {
+                "space": {"x": [0, 1], "y": [0, 1]},
+                "equations": ["dt(u) = 0.1*lap(u) - u**2"],
+                "boundary": BOX,
+            },
+            "nor an interval",
+        ),
+        ({"equations": ["dt(u) = -dxxxx(u)"], "boundary": CLAMPED}, "higher order"),
+        ({"equations": ["dt(u) = 0.1*dxx(u) - abs(u)"]}, "kink"),
+        ({"boundary": {"x": ["dx(u) = u"]}}, "belongs to no unknown"),
+        ({"equations": ["dt(u) + dx(u) = 0"], "boundary": {"x": "outflow"}}, "outflow"),
+        (
+            {
+                "unknowns": ["p", "q"],
+                "equations": ["dt(q) = dxx(q)", "dt(p) = dxx(p)"],
+                "initial": {"p": 0, "q": 0},
+                "boundary": {"x": {"neumann": {"p": 0, "q": 0}}},
+            },
+            "another unknown",
+        ),
+    ],
+)
+def test_what_is_not_linearised_between_walls(changes, why):
+    assert why in decide_form(walls("dt(u) = 0.1*dxx(u)", **changes)).why
+
+
 def test_nonlinear_evolutions_may_be_integrated_unless_asked_otherwise():
     assert decide_form(example()).integral
     assert not decide_form(example(), requested="strong").integral
@@ -55,7 +103,6 @@ def test_nonlinear_evolutions_may_be_integrated_unless_asked_otherwise():
     ("changes", "why"),
     [
         ({"time": None, "equations": ["dxx(u) = u - u0"], "initial": None}, "steady"),
-        ({"boundary": {"x": {"neumann": {"u": 0}}}}, "not periodic"),
         (SECOND, "second order in time"),
         (CROSSED, "another unknown"),
         (FLOW, "psi does not evolve"),
@@ -84,7 +131,8 @@ def test_soft_initial_data_cannot_be_integrated():
 
 def test_check_says_which_form_and_why():
     assert "residual    integral, where a lattice" in example().describe()
-    walls = example(boundary={"x": {"neumann": {"u": 0}}})
-    assert "residual    strong, an axis of space is not periodic" in walls.describe()
+    fixed = walls("dt(u) = 0.1*dxx(u)", boundary={"x": {"dirichlet": {"u": 0}}})
+    why = "all conditions on walls are hard constraints"
+    assert f"residual    strong, {why}" in fixed.describe()
     asked = example(solve={"form": "strong"})
     assert "residual    strong, as requested" in asked.describe()

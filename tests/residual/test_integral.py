@@ -8,7 +8,7 @@ import torch
 from piop.errors import UsageError
 from piop.problem import Problem
 from piop.residual import IntegralResidual, Lattice
-from piop.residual.integral import difference_matrix
+from piop.residual.lattice import difference_matrix
 from piop.sampling import Draws, collocation
 from piop.training.loss.integral_form import integral_residual
 

@@ -1,4 +1,4 @@
-"""The linear part of an evolution, by which its residual is integrated over time."""
+"""Residuals on a lattice: equations integrated over time by a linear evolution near them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,32 @@ from piop.forms.linear_evolution import linear_evolution
 from piop.problem import Problem
 from piop.reference.fourier.grid import PeriodicGrid, Symbols
 from piop.reference.input_values import Sources
-from piop.residual import DerivedFunctions, IntegralResidual, Lattice
+from piop.residual import DerivedFunctions, IntegralResidual, Lattice, LinearisedResidual
+from piop.residual.lattice import LatticeResidual
 from piop.training.loss.linear_propagation import eigenvectors, symbol_matrices
+
+
+def lattice_residual(
+    problem: Problem, lattice: Lattice, scale: Tensor, derived: DerivedFunctions | None = None
+) -> LatticeResidual:
+    """Compile the equations of a problem, integrated over time on a lattice.
+
+    Args:
+        problem: One for which :func:`piop.problem.residual_form.decide_form` allows it.
+        lattice: Points of each function.
+        scale: Typical size of each unknown ``[C]``, of the device and precision of what it is
+            evaluated on.
+        derived: Functions that lifts may contain beside the inputs.
+    """
+    if problem.pde.periodic:
+        return integral_residual(problem, lattice, scale, derived)
+    return LinearisedResidual(problem, lattice, scale.tolist(), derived)
 
 
 def integral_residual(
     problem: Problem, lattice: Lattice, like: Tensor, derived: DerivedFunctions | None = None
 ) -> IntegralResidual:
-    """Compile the equations of a problem, integrated over time on a lattice.
+    """Compile the equations on a periodic box, integrated by their linear part.
 
     Waves that the linear part lets grow count as neutral: the nonlinear part limits their growth,
     so that the exponential of the linear part overestimates the error.
