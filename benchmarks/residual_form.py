@@ -20,12 +20,14 @@ from typing import Any
 from record import RESULTS, environment, record
 
 PROBLEMS = (
+    "advection_diffusion",
     "allen_cahn",
     "burgers2d",
     "burgers2d_cvit",
     "burgers_fno",
     "burgers_galerkin",
     "cahn_hilliard",
+    "fisher_kpp",
     "kdv",
     "kuramoto_sivashinsky",
     "schroedinger",
@@ -43,8 +45,8 @@ def solve(problem: str, form: str, seed: int, options: argparse.Namespace) -> di
     if done.returncode:
         return {"failed": done.stderr.strip().splitlines()[-1]}
     found = json.loads(done.stdout)
-    commit = environment()["commit"]
-    return {"mean": found["relative_l2"]["mean"], "steps": found["steps"], "commit": commit}
+    machine = {key: environment()[key] for key in ("commit", "cpu", "date")}
+    return {"mean": found["relative_l2"]["mean"], "steps": found["steps"], **machine}
 
 
 def main() -> None:
