@@ -165,8 +165,9 @@ class LossConfig:
             rest: where the equations are linear and it is possible (``auto``), everywhere or an
             error (``exact``), nowhere (``learned``).
         form: Form of the equations in the loss: at random points (``strong``), integrated over
-            time on lattices or an error (``integral``), or integrated where time windows are in
-            use and a lattice of few points resolves solutions (``auto``).
+            time on lattices or an error (``integral``), or integrated in time windows, and on
+            intervals with soft constraints on their walls, where a lattice of few points resolves
+            solutions (``auto``).
         windows: Number of time windows: the operator is that of one of so many equal parts of the
             time axis, and is applied as often; 1 for one of the whole axis, 0 for 4 to 16 where
             equations are nonlinear and do not name the time, and solutions change much and stay
