@@ -66,14 +66,14 @@ def decide_form(
             raise ValueError(f"form: integral is not possible: {obstacle}; use auto or strong")
         return FormDecision(True, "as requested", requested=True)
     if obstacle is None:
-        obstacle = _needlessness(problem, constraints)
+        obstacle = _no_gain(problem, constraints)
     if obstacle is not None:
         return FormDecision(False, obstacle)
     return FormDecision(True, "where a lattice of few points resolves reference solutions")
 
 
 def evolution_obstacle(problem: Problem, constraints: Mode) -> str | None:
-    """Say why a problem is no evolution of first order in space from hard initial data."""
+    """Say why a problem is no evolution in space of first order in time, from given data."""
     if problem.time is None:
         return "the problem is steady"
     if not problem.residuals or not problem.space:
@@ -94,7 +94,7 @@ def _obstacle(problem: Problem, constraints: Mode) -> str | None:
     if problem.pde.auxiliaries:
         return f"{problem.pde.auxiliaries[0].name} does not evolve by itself"
     if not problem.pde.periodic:
-        return _interval_obstacle(problem)
+        return _interval_obstacle(problem, constraints)
     try:
         split = linear_evolution(problem.pde).split
     except NotSupportedError as error:
@@ -107,10 +107,12 @@ def _obstacle(problem: Problem, constraints: Mode) -> str | None:
 FOREIGN = "an equation holds the time derivative of another unknown than its own"
 
 
-def _interval_obstacle(problem: Problem) -> str | None:
+def _interval_obstacle(problem: Problem, constraints: Mode) -> str | None:
     """Say why equations and conditions on walls cannot be linearised together."""
     if len(problem.space) > 1 or not problem.domain.is_box:
         return "space is neither periodic nor an interval"
+    if decide_constraints(problem, constraints).soft_initial:
+        return "the initial data are a soft constraint"
     if highest_space_order(problem.pde, problem.residuals, problem.channels) > 2:
         return "the equations are of higher order in space than the second"
     expressions = list(problem.residuals)
@@ -131,7 +133,7 @@ def _interval_obstacle(problem: Problem) -> str | None:
     return None
 
 
-def _needlessness(problem: Problem, constraints: Mode) -> str | None:
+def _no_gain(problem: Problem, constraints: Mode) -> str | None:
     """Say why the equations at points serve as well; None where they do not."""
     if problem.pde.periodic:
         return "the equations are linear" if is_linear(problem) else None

@@ -75,6 +75,7 @@ def test_slopes_on_walls_are_linearised_with_the_equations():
         ),
         ({"equations": ["dt(u) = -dxxxx(u)"], "boundary": CLAMPED}, "higher order"),
         ({"equations": ["dt(u) = 0.1*dxx(u) - abs(u)"]}, "kink"),
+        ({"initial": {"u": "abs(x - 0.5)"}}, "the initial data are a soft constraint"),
         ({"boundary": {"x": ["dx(u) = u"]}}, "belongs to no unknown"),
         ({"equations": ["dt(u) + dx(u) = 0"], "boundary": {"x": "outflow"}}, "outflow"),
         (
