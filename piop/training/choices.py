@@ -99,6 +99,7 @@ def choose_windows(
         return States(1, "they are for pointwise networks that learn from equations alone")
     try:
         form = decide_form(problem, config.loss.constraints, config.loss.form)
+        possible = form.integral
         if form.integral and (own := point_settings(problem) & {*given}):
             if form.requested:
                 raise ValueError(without_points(min(own)))
@@ -106,7 +107,7 @@ def choose_windows(
         decision = decide_windows(problem, config.loss.constraints, requested)
         if not problem.pde.periodic:
             lattice, why = choose_interval_lattice(problem, form)
-            if form.integral:
+            if possible:
                 logger.info("residual: %s, %s", "integral" if lattice else "strong", why)
             return States(1, decision.why, lattice=lattice, form=why)
         if decision.count == 1 and not form.requested:

@@ -223,11 +223,13 @@ def test_a_slope_on_a_wall_is_learned_with_the_equations(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["boundary", "boundary_weight", "weighting"])
-def test_settings_of_walls_choose_random_points(tmp_path, key):
+def test_settings_of_walls_choose_random_points(tmp_path, caplog, key):
     value = {"boundary": 16, "boundary_weight": 2, "weighting": "gradient_norm"}[key]
     settings = {**NARROW, key: value}
-    run = fit(robin_problem(), steps=1, settings=settings, out=tmp_path / "points", samples=0)
+    with caplog.at_level("INFO", logger="piop"):
+        run = fit(robin_problem(), steps=1, settings=settings, out=tmp_path / "points", samples=0)
     assert run.statistics.lattice == ()
+    assert f"residual: strong, {key} is given, which belongs to it" in caplog.text
     with pytest.raises(UsageError, match=f"{key}: does nothing here"):
         fit(
             robin_problem(),
