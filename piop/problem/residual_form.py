@@ -40,6 +40,8 @@ class FormDecision:
 
 STRONG = FormDecision(False, "as requested")
 """At random points, whatever the problem."""
+FOREIGN = "an equation holds the time derivative of another unknown than its own"
+"""A reason against the integral form, on periodic axes and between walls."""
 
 
 def decide_form(
@@ -73,7 +75,7 @@ def decide_form(
 
 
 def evolution_obstacle(problem: Problem, constraints: Mode) -> str | None:
-    """Say why a problem is no evolution in space of first order in time, from given data."""
+    """Say why it is no evolution in space, of first order in time, from hard initial data."""
     if problem.time is None:
         return "the problem is steady"
     if not problem.residuals or not problem.space:
@@ -102,9 +104,6 @@ def _obstacle(problem: Problem, constraints: Mode) -> str | None:
     if any(row != column for row, column in split.mass):
         return FOREIGN
     return None
-
-
-FOREIGN = "an equation holds the time derivative of another unknown than its own"
 
 
 def _interval_obstacle(problem: Problem, constraints: Mode) -> str | None:

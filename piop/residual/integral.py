@@ -30,7 +30,13 @@ from piop.forms.stream_plan import Index
 from piop.lowering import compile_expressions
 from piop.residual.base import DerivedFunctions, ResidualValues
 from piop.residual.grid import apply_along, fourier_differences
-from piop.residual.lattice import Lattice, LatticeResidual, difference_matrix, moved_times
+from piop.residual.lattice import (
+    Lattice,
+    LatticeResidual,
+    difference_matrix,
+    grid_points,
+    moved_times,
+)
 from piop.residual.real_transforms import RealTransforms
 
 if TYPE_CHECKING:
@@ -89,13 +95,7 @@ class IntegralResidual(LatticeResidual):
             step = axis.length / count
             offset = (drawn[:, :1, 1 + column] - axis.low).remainder(step)
             axes.append(axis.low + offset + step * torch.arange(count).to(drawn))
-        batch, count = len(drawn), len(axes)
-        shape = (batch, *(a.shape[1] for a in axes))
-        columns = [
-            a.reshape(batch, *(-1 if i == j else 1 for j in range(count))).expand(shape)
-            for i, a in enumerate(axes)
-        ]
-        return torch.stack(columns, -1).flatten(1, -2)
+        return grid_points(axes)
 
     @torch.no_grad()
     def evaluate_inputs(

@@ -29,10 +29,10 @@ JITTER = 0.9
 
 @dataclass(frozen=True)
 class Lattice:
-    """Points of one function: times of collocation × an even grid over the periodic box.
+    """Points of one function: times of collocation × points in space.
 
     Attributes:
-        times: n, Lobatto nodes over the time axis, both of its ends among them.
+        times: n, both ends of the time axis among them.
         points: Points along each axis of space.
     """
 
@@ -51,10 +51,8 @@ class Lattice:
         return self.times * math.prod(self.points)
 
     def nodes(self) -> Tensor:
-        """Return the times as fractions of the axis ``[n]`` float64, 0 and 1 among them."""
-        inner = Legendre.basis(self.times - 1).deriv().roots()
-        nodes = np.concatenate([[-1.0], np.sort(inner.real), [1.0]])
-        return torch.from_numpy((nodes + 1) / 2)
+        """Return as many Lobatto nodes as it has times: fractions of the axis ``[n]`` float64."""
+        return lobatto_nodes(self.times)
 
 
 class LatticeResidual(Residual):
@@ -113,6 +111,30 @@ class LatticeResidual(Residual):
     def compile_lift(self, expressions: Sequence[Expr | None]) -> ValueLift:
         """Compile known functions, one expression per channel, to their values."""
         return ValueLift(KnownField(expressions, self._inputs, self._symbols, self.derived))
+
+
+def lobatto_nodes(count: int) -> Tensor:
+    """Return the Legendre–Gauss–Lobatto nodes of [0, 1], both ends among them: ``[n]`` float64."""
+    inner = Legendre.basis(count - 1).deriv().roots()
+    nodes = np.concatenate([[-1.0], np.sort(inner.real), [1.0]])
+    return torch.from_numpy((nodes + 1) / 2)
+
+
+def grid_points(axes: Sequence[Tensor]) -> Tensor:
+    """Return the points of the grid of each function, the last axis fastest.
+
+    Args:
+        axes: Positions along each axis ``[B, n_i]``.
+
+    Returns:
+        ``[B, N, D]``.
+    """
+    count = len(axes)
+    columns = [
+        axis.unflatten(1, tuple(-1 if i == j else 1 for j in range(count)))
+        for i, axis in enumerate(axes)
+    ]
+    return torch.stack(torch.broadcast_tensors(*columns), -1).flatten(1, -2)
 
 
 def moved_times(nodes: Tensor, drawn: Tensor, axis: Coordinate) -> Tensor:

@@ -29,7 +29,14 @@ from torch import Tensor
 from piop.fields import InputFunction
 from piop.lowering import compile_expressions
 from piop.residual.base import DerivedFunctions, ResidualValues
-from piop.residual.lattice import Lattice, LatticeResidual, difference_matrix, moved_times
+from piop.residual.lattice import (
+    Lattice,
+    LatticeResidual,
+    difference_matrix,
+    grid_points,
+    lobatto_nodes,
+    moved_times,
+)
 
 if TYPE_CHECKING:
     from piop.problem import Problem
@@ -82,7 +89,7 @@ class LinearisedResidual(LatticeResidual):
         self._slopes = [(number, *self.wanted[which]) for number, which in slopes]
         self._combine = compile_expressions([*expressions, *slopes.values()], self.atoms)
         self._highest = max(index[1] for _, index in self.wanted)
-        self._nodes = Lattice(lattice.points[0], ()).nodes()
+        self._nodes = lobatto_nodes(lattice.points[0])
 
     @property
     def _elements(self) -> int:
@@ -98,9 +105,7 @@ class LinearisedResidual(LatticeResidual):
         position = (drawn[:, :1, 1].double() - axis.low) / axis.length
         nodes = _moved(self._nodes.to(position), (2 * SHIFT * (position - 0.5)).exp())
         places = (axis.low + axis.length * nodes).to(drawn)
-        shape = len(drawn), times.shape[1], places.shape[1]
-        columns = times[:, :, None].expand(shape), places[:, None].expand(shape)
-        return torch.stack(columns, -1).flatten(1, 2)
+        return grid_points([times, places])
 
     @torch.no_grad()
     def evaluate_inputs(
@@ -234,7 +239,7 @@ def element_times(elements: int) -> Tensor:
         >>> element_times(2)[[0, 5, 10]].tolist()
         [0.0, 0.5, 1.0]
     """
-    inner = Lattice(DEGREE + 1, ()).nodes()[:-1] + torch.arange(elements)[:, None]
+    inner = lobatto_nodes(DEGREE + 1)[:-1] + torch.arange(elements)[:, None]
     return torch.cat([inner.flatten(), torch.full((1,), elements)]) / elements
 
 

@@ -23,8 +23,7 @@ from piop.training.state_waves import States, find_states
 logger = logging.getLogger(__name__)
 
 WALL_SETTINGS = frozenset({"boundary", "boundary_weight", "weighting"})
-"""Settings of soft constraints on walls and their balance, which a lattice between walls needs not.
-"""
+"""Settings of soft constraints on walls and of their weights: a lattice has no such terms."""
 
 LEAST_DAMPING, MOST_GROWTH = 30.0, 0.1
 """Exponents over a time window: the linear part of nonlinear equations is solved exactly where it

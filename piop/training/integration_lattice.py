@@ -16,6 +16,7 @@ from piop.errors import NotSupportedError, SolverError
 from piop.problem import Problem
 from piop.problem.residual_form import FormDecision
 from piop.residual import Lattice
+from piop.residual.lattice import lobatto_nodes
 from piop.residual.linearised import DEGREE
 from piop.training.coarse_references import coarse_inputs, solve_coarsely
 
@@ -58,7 +59,7 @@ def node_times(low: float, length: float, windows: int) -> list[float]:
         length: Its length.
         windows: Into how many windows it is divided.
     """
-    nodes = Lattice(NODES, ()).nodes()[:-1] + torch.arange(windows)[:, None]
+    nodes = lobatto_nodes(NODES)[:-1] + torch.arange(windows)[:, None]
     return [low + length * t / windows for t in (*nodes.flatten().tolist(), windows)]
 
 
@@ -132,7 +133,7 @@ def find_interval_lattice(values: Mapping[str, Tensor]) -> Lattice | str:
     """
     degrees = []
     for value in values.values():
-        nodes = _interpolate(value, Lattice(SPACE_NODES, ()).nodes(), axis=2)
+        nodes = _interpolate(value, lobatto_nodes(SPACE_NODES), axis=2)
         degrees.append(_degree(nodes.movedim(2, 1)[:, None], UNRESOLVED))
     points = max(FEWEST_POINTS, math.ceil(SPREAD * (max(degrees) + 1)))
     if points > SPACE_NODES or points * DEGREE * len(values) > MOST_UNKNOWNS:
@@ -218,7 +219,7 @@ def _waves(values: Tensor) -> int:
 def _degree(values: Tensor, unresolved: float) -> int:
     """Return the degree of the polynomials that resolve values at nodes ``[B, W, nodes, …]``."""
     count = values.shape[2]
-    nodes = 2 * Lattice(count, ()).nodes().numpy() - 1
+    nodes = 2 * lobatto_nodes(count).numpy() - 1
     transform = np.linalg.inv(np.polynomial.legendre.legvander(nodes, count - 1))
     away = values.double() - values.double().mean()
     coefficients = torch.einsum("ij,bwj...->ibw...", torch.from_numpy(transform), away)
