@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from piop.cli.progress import Progress
     from piop.run import Run
+    from piop.sampling.typicality import Typicality
 
 
 PRECISIONS = {
@@ -24,6 +25,29 @@ PRECISIONS = {
     "tf32": "tf32 in the matrix products of training, float32 elsewhere",
     "bf16": "bf16 in the matrix products of the data's part, float32 elsewhere",
 }
+
+
+MOST_LINES = 10
+"""Samples that are named one by one."""
+
+
+def typicality_text(found: Typicality) -> str:
+    """Say which inputs are outside the distribution on which an operator was trained."""
+    p_values = found.p_value.tolist()
+    outside = [i for i, good in enumerate(found.inside.tolist()) if not good]
+    if not outside:
+        return f"Inputs: in the distribution of the spec (p-value at least {min(p_values):.2g})"
+    lines = [
+        f"Inputs: {len(outside)} of {len(p_values)} outside the distribution of the spec, on which "
+        "the operator was trained: do not trust these predictions",
+        *(
+            f"  sample {i}: p-value {p_values[i]:.2g}, {found.reason[i]}"
+            for i in outside[:MOST_LINES]
+        ),
+    ]
+    if (more := len(outside) - MOST_LINES) > 0:
+        lines.append(f"  and {more} more")
+    return "\n".join(lines)
 
 
 def show_results(

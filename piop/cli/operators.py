@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,9 @@ from piop.cli.console import (
     force_option,
     print_json,
 )
-from piop.cli.error_tables import show_discretisation, show_results
+from piop.cli.error_tables import show_discretisation, show_results, typicality_text
 from piop.cli.progress import progress
-from piop.errors import UsageError
+from piop.errors import NotSupportedError, UsageError
 from piop.job_phases import JobPhase
 
 
@@ -104,12 +105,13 @@ def predict(
 ) -> None:
     """Predict the solutions of the inputs in a file.
 
-    Variables and CSV columns are named as in the spec; a column "sample" numbers the inputs.
+    Variables and CSV columns are named as in the spec; a column "sample" numbers the inputs. Inputs
+    that cannot be of the distribution of the spec, on which RUN was trained, are named.
     """
     if at is not None and queries is not None:
         raise UsageError("give --at or --queries, not both")
     from piop.run import Run
-    from piop.run.user_inputs import read_at
+    from piop.run.user_inputs import read_at, read_inputs
 
     loaded = Run.load(run, device)
     if source is None and loaded.problem.visible_inputs:
@@ -123,17 +125,24 @@ def predict(
     given = None if where is None else read_queries(where, loaded.problem)
     requested = read_at(loaded.problem, given, loaded.model.operator.end_only)
     found = loaded.predict(observed, requested)
-    values = {str(name): variable.values for name, variable in found.data_vars.items()}
+    channels = loaded.problem.channels
+    arrays = {str(name): variable.values for name, variable in found.data_vars.items()}
+    values = {name: arrays.pop(name) for name in channels}
     made_from = {"run": str(run), "input": str(source)}
-    write_prediction(output, loaded.problem, requested, values, force=force, **made_from)
+    write_prediction(
+        output, loaded.problem, requested, values, per_sample=arrays, force=force, **made_from
+    )
     summary: dict[str, Any] = {
         "output": str(output),
         "samples": found.sizes["sample"],
         "shape": list(requested.shape),
-        "unknowns": list(loaded.problem.channels),
+        "unknowns": list(channels),
+        **{name: array.tolist() for name, array in arrays.items()},
     }
     if as_json:
         print_json(summary)
     else:
         shape = " x ".join(map(str, requested.shape))
         print(f"Wrote {output}: {summary['samples']} samples of {shape} points")
+        with suppress(NotSupportedError):
+            print(typicality_text(loaded.typicality(read_inputs(loaded.problem, observed))))

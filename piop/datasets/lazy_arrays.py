@@ -15,14 +15,24 @@ from piop.errors import DataError, PiopError
 SAMPLE, POINT = "sample", "point"
 ESTIMATE = "error_estimate"
 ACCEPTED, POINTS, STEP = "reference_accepted", "reference_points", "reference_step"
+IN_DISTRIBUTION, P_VALUE = "in_distribution", "p_value"
 AXIS = "reference_axis"
-REFERENCE_VARIABLES = {
+SAMPLE_VARIABLES = {
     ESTIMATE: {"long_name": "relative L2 error estimate of the reference", "units": "1"},
     ACCEPTED: {"long_name": "1 where the error estimate met the tolerance"},
     POINTS: {"long_name": "points of the finest grid of the reference, per axis of space"},
     STEP: {"long_name": "longest step of the reference in time, 0 where it took none"},
+    IN_DISTRIBUTION: {
+        "long_name": "whether the inputs may come from the distribution of the spec, at 1 %",
+        "flag_values": "0, 1",
+        "flag_meanings": "outside inside",
+    },
+    P_VALUE: {
+        "long_name": "probability that inputs of the distribution are as unusual",
+        "units": "1",
+    },
 }
-"""Variables that describe the reference of each sample, with their attributes."""
+"""Variables that describe each sample, its reference or its inputs, with their attributes."""
 
 
 @dataclass(frozen=True)

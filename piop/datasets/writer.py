@@ -17,7 +17,7 @@ from torch import Tensor
 
 from piop.datasets.atomic_output import require_new
 from piop.datasets.dataset import Dataset
-from piop.datasets.lazy_arrays import AXIS, ESTIMATE, POINT, REFERENCE_VARIABLES, SAMPLE
+from piop.datasets.lazy_arrays import AXIS, ESTIMATE, POINT, SAMPLE, SAMPLE_VARIABLES
 from piop.datasets.solution import with_history
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples, tensor_grid
@@ -38,7 +38,7 @@ def check_names(problem: Problem) -> None:
     """
     used = {c.name for c in (*problem.coordinates, *problem.angles)} | set(problem.channels)
     used |= {i.name for i in problem.inputs}
-    for name in sorted(used & {SAMPLE, POINT, AXIS, *REFERENCE_VARIABLES}):
+    for name in sorted(used & {SAMPLE, POINT, AXIS, *SAMPLE_VARIABLES}):
         message = f"'{name}' is a name that data files use themselves; rename it in the spec"
         raise DataError(f"{problem.name}: {message}")
 
@@ -65,8 +65,8 @@ def file_attributes(problem: Problem, **more: Any) -> dict[str, Any]:
 
 def variable_attributes(problem: Problem, name: str) -> dict[str, str]:
     """Return the attributes of a variable: its unit in the spec and a long name."""
-    if name in REFERENCE_VARIABLES:
-        return dict(REFERENCE_VARIABLES[name])
+    if name in SAMPLE_VARIABLES:
+        return dict(SAMPLE_VARIABLES[name])
     found: dict[str, str] = {}
     if name in problem.units:
         found["units"] = str(problem.units[name])
@@ -343,6 +343,7 @@ def write_prediction(
     queries: Queries,
     values: Mapping[str, Tensor | np.ndarray],
     *,
+    per_sample: Mapping[str, Tensor | np.ndarray] | None = None,
     force: bool = False,
     **attributes: Any,
 ) -> None:
@@ -353,6 +354,7 @@ def write_prediction(
         problem: The problem whose names, units and canonical spec are written.
         queries: Points or grid of the prediction.
         values: Channel → ``[B, *queries.shape]`` (or flat, ``[B, N]``).
+        per_sample: What :meth:`piop.run.Run.predict` tells of each sample ``[B]``, by name.
         force: Replace a file that is there.
         attributes: Further attributes, such as the run.
 
@@ -366,3 +368,5 @@ def write_prediction(
     shaped = {name: value.reshape(batch, *queries.shape) for name, value in values.items()}
     with DatasetWriter.open(path, problem, batch, force=force, **attributes) as writer:
         _write_values(writer, problem, queries.axes or {}, points, shaped)
+        for name, value in (per_sample or {}).items():
+            writer.append(name, (), value)

@@ -12,10 +12,12 @@ import xarray as xr
 from torch import Tensor
 
 from piop.datasets import Queries
+from piop.datasets.lazy_arrays import IN_DISTRIBUTION, P_VALUE, SAMPLE_VARIABLES
 from piop.errors import DataError, UsageError
 from piop.models.core.base import Inputs
 from piop.models.core.interpolation import interpolate_grid
 from piop.problem import Problem
+from piop.sampling.typicality import Typicality
 from piop.training.batches.data import interpolate_needed_inputs
 from piop.training.batches.function_sources import interpolate_inputs
 from piop.training.batches.input_grid import evaluate_on_grids, is_even_grid
@@ -244,3 +246,20 @@ def as_dataset(
         for i, name in enumerate(problem.channels)
     }
     return xr.Dataset(variables, coordinates, dict(attributes))
+
+
+def add_typicality(prediction: xr.Dataset, found: Typicality) -> None:
+    """Add to a prediction, for each sample, how typical its inputs are of the distribution.
+
+    Args:
+        prediction: As of :func:`as_dataset`.
+        found: The result of the test, of every sample or of one for all.
+    """
+    count = prediction.sizes["sample"]
+    own = {
+        IN_DISTRIBUTION: found.inside.expand(count).numpy().astype("int8"),
+        P_VALUE: found.p_value.expand(count).numpy(),
+    }
+    for name, values in own.items():
+        if name not in prediction.variables:  # an unknown of the spec may be called so
+            prediction[name] = ("sample", values.copy(), dict(SAMPLE_VARIABLES[name]))

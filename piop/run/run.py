@@ -30,12 +30,13 @@ from piop.run.folder import DISCRETISATION, EVALUATION, RunFolder, versions
 from piop.run.held_out import HeldOut, HeldOutSource, JudgedSamples
 from piop.run.held_out import Sensors as Placement
 from piop.run.parameter_estimation import infer, trained_estimates
-from piop.run.prediction import as_dataset, predict_values
+from piop.run.prediction import add_typicality, as_dataset, predict_values
 from piop.run.references import Progress
 from piop.run.resolution_study import Grids, Sensors, study_discretisation
 from piop.run.sources import RunSources
 from piop.run.threads import threads_of
 from piop.run.user_inputs import InputData, read_at, read_inputs
+from piop.sampling.typicality import TypicalityTest
 from piop.training.build import Model, build_model
 from piop.training.config import TrainingConfig
 from piop.training.loop.checkpoint import Row, read_metrics, read_weights
@@ -69,6 +70,7 @@ class Run:
         unchanged: True if a resume found nothing left to do.
         judged: Hash of the problem and seed → the held-out samples of the last evaluation on the
             usual grid and their predictions, which the figures show.
+        typicality: Tests whether inputs may come from the distribution of the spec.
     """
 
     folder: RunFolder
@@ -84,6 +86,10 @@ class Run:
     judged: dict[tuple[str, int], JudgedSamples] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+    typicality: TypicalityTest = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "typicality", TypicalityTest(self.problem))
 
     @classmethod
     def load(
@@ -166,7 +172,10 @@ class Run:
                 grid of the spec.
 
         Returns:
-            A variable per unknown over ``sample`` and the coordinates, with units.
+            A variable per unknown over ``sample`` and the coordinates, with units. Then, for each
+            sample, ``in_distribution``, whether its inputs may come from the distribution of the
+            spec, on which the operator was trained, and ``p_value``, how probable inputs as unusual
+            are there; without inputs, and where the distribution is not known, neither.
 
         Raises:
             DataError: If inputs or points do not fit.
@@ -177,7 +186,10 @@ class Run:
         with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
             values = predict_values(self.problem, self.model, observed, queries)
         attributes = {"run": str(self.path), "piop": versions()["piop"], "hash": self.problem.hash}
-        return as_dataset(self.problem, queries, values, attributes)
+        found = as_dataset(self.problem, queries, values, attributes)
+        with suppress(NotSupportedError):
+            add_typicality(found, self.typicality(observed))
+        return found
 
     def plot(
         self,

@@ -71,6 +71,8 @@ DATA = Purpose("data")
 """Data sets, and the inputs that :meth:`piop.Problem.sample` gives."""
 HELD_OUT = Purpose("held_out", 0x9E3779B9)
 """Inputs that a run is evaluated on."""
+COMPARISON = Purpose("comparison")
+"""Inputs that given ones are compared with."""
 FIRST_SCHEME, NEWEST_SCHEME = 1, 2
 """How purposes are kept apart: by seeds in runs and data sets made before schemes were recorded,
 by names since."""

@@ -45,6 +45,30 @@ def test_a_prediction_at_points_is_that_on_the_grid(piop, finished, sensors, tmp
     np.testing.assert_allclose(points, on_grid[:, [0, 1], [0, 1]], atol=1e-6)
 
 
+def test_inputs_outside_the_distribution_are_named(piop, finished, sensors, tmp_path):
+    x = np.arange(32) / 32
+    known = 0.7 * np.sin(2 * np.pi * x)
+    odd = known + 0.5 * np.sin(2 * np.pi * 9 * x)
+    np.savez(tmp_path / "s.npz", x=x, u0=np.stack([known, odd]))
+    arguments = ("--input", tmp_path / "s.npz", "--output", tmp_path / "p.nc")
+    code, out, _ = piop("predict", finished, *arguments)
+    assert code == 0
+    assert "Inputs: 1 of 2 outside the distribution of the spec" in out
+    assert "  sample 1: p-value" in out
+    assert "misfit" in out
+    with xr.open_dataset(tmp_path / "p.nc", engine="h5netcdf") as data:
+        assert data["in_distribution"].dims == ("sample",)
+        assert data["in_distribution"].values.tolist() == [1, 0]
+        assert data["in_distribution"].attrs["flag_meanings"] == "outside inside"
+        assert data["p_value"].values[1] < 0.01 < data["p_value"].values[0]
+    code, out, _ = piop("predict", finished, *arguments, "--force", "--json")
+    assert code == 0
+    assert json.loads(out)["in_distribution"] == [1, 0]
+    np.savez(tmp_path / "s.npz", x=x, u0=known[None])
+    code, out, _ = piop("predict", finished, *arguments, "--force")
+    assert "Inputs: in the distribution of the spec (p-value at least" in out
+
+
 BAD_PREDICTIONS = {
     "no input": ([], "--input is missing"),
     "a missing file": (["--input", "no.csv"], "no.csv: no such file"),

@@ -13,11 +13,14 @@ def test_a_prediction_on_a_grid_has_its_axes_and_units(line, tmp_path):
     queries = read_queries("t=0:1:2, x=0:2:3", line)
     values = torch.arange(12.0).reshape(2, 6)
     given = {"run": "runs/a", "input": "\udcff.csv"}  # a file name that is no text
-    write_prediction(tmp_path / "p.nc", line, queries, {"u": values}, **given)
+    own = {"per_sample": {"p_value": np.array([0.5, 0.25])}}
+    write_prediction(tmp_path / "p.nc", line, queries, {"u": values}, **own, **given)
     with xr.open_dataset(tmp_path / "p.nc", engine="h5netcdf") as data:
         assert data["u"].dims == ("sample", "t", "x")
         assert data["u"].sel(t=1.0, x=2.0).values.tolist() == [5.0, 11.0]
         assert data["x"].attrs["units"] == "m"
+        assert data["p_value"].values.tolist() == [0.5, 0.25]
+        assert data["p_value"].attrs["units"] == "1"
         assert (data.attrs["run"], data.attrs["input"]) == ("runs/a", "?.csv")
 
 

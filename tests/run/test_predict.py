@@ -27,6 +27,14 @@ def test_a_prediction_is_named_and_labelled(trained):
     assert found["t"].attrs["units"] == "s"
 
 
+def test_a_prediction_says_whether_its_inputs_are_of_the_distribution(trained):
+    found = trained.predict({"u0": np.stack([U0, 30 * U0])}, AT)
+    assert found["in_distribution"].values.tolist() == [1, 0]
+    assert found["p_value"].dims == ("sample",)
+    assert found["p_value"].values[1] < 0.001 < found["p_value"].values[0]
+    assert found["p_value"].attrs["long_name"].startswith("probability")
+
+
 def test_a_prediction_begins_with_the_initial_data(trained):
     found = trained.predict({"u0": U0}, AT)["u"].sel(t=1.0).values[0]
     assert np.allclose(found, np.cos(np.pi * np.array(AT["x"]) + 0.3), atol=1e-6)
