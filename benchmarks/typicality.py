@@ -37,8 +37,8 @@ PROBLEMS = (
     "schroedinger",
     "wave",
 )
-CHANGED = 500
-"""Changed inputs of each kind."""
+BLOCK = 500
+"""Inputs drawn at once, and changed ones of each kind."""
 
 Samples = Mapping[str, FunctionSamples]
 
@@ -66,7 +66,7 @@ def changes(
             points[..., column] = axis.low + (2 * (points[..., column] - axis.low)).remainder(
                 axis.length
             )
-        return functions[name](points)[: len(samples.values), :, None]
+        return functions[name](points)[..., None]
 
     def twice(name: str, samples: FunctionSamples) -> Tensor:
         return 2 * samples.values - samples.values.mean()
@@ -84,28 +84,34 @@ def changes(
 def measure(name: str, count: int) -> dict[str, float]:
     """Test fresh inputs of a problem, and changed ones."""
     problem = Problem.from_file(name)
-    functions = problem.sample(count, seed=1)
-    seen = observe(functions, problem, Draws(0, 0, torch.arange(count)))
-    shared = {n: s.points[:1] for n, s in seen.items()}  # the sensors of the first, for all
-    seen = {
-        n: FunctionSamples(at.expand(count, -1, -1), functions[n](at)[..., None])
-        for n, at in shared.items()
-    }
+    one = observe(problem.sample(1, seed=1), problem, Draws(0, 0, torch.arange(1)))
     test = TypicalityTest(problem)
+
+    def see(functions: Mapping[str, InputFunction], number: int) -> Samples:
+        """Observe functions, all at the sensors of the one."""
+        return {
+            n: FunctionSamples(
+                s.points.expand(number, -1, -1), functions[n](s.points)[..., None]
+            )
+            for n, s in one.items()
+        }
 
     def flagged(inputs: Samples) -> float:
         return float((test(inputs).p_value < LEVEL).double().mean())
 
-    start = time.perf_counter()
-    test({n: s.take(slice(0, 1)) for n, s in seen.items()})
-    found = {"seconds of the first": time.perf_counter() - start}
-    start = time.perf_counter()
-    test({n: s.take(slice(0, 1)) for n, s in seen.items()})
-    found["seconds of the next"] = time.perf_counter() - start
-    found["false alarms"] = flagged(seen)
-    few = {n: s.take(slice(0, CHANGED)) for n, s in seen.items()}
+    found = {}
+    for which in ("first", "next"):
+        start = time.perf_counter()
+        test(one)
+        found[f"seconds of the {which}"] = time.perf_counter() - start
+    seeds = range(1, 1 + count // BLOCK)
+    alarms = [flagged(see(problem.sample(BLOCK, seed), BLOCK)) for seed in seeds]
+    found["false alarms"] = sum(alarms) / len(alarms)
+    functions = problem.sample(BLOCK, 1)
+    seen = see(functions, BLOCK)
     for what, change in changes(problem, functions).items():
-        found[what] = flagged({n: FunctionSamples(s.points, change(n, s)) for n, s in few.items()})
+        changed = {n: FunctionSamples(s.points, change(n, s)) for n, s in seen.items()}
+        found[what] = flagged(changed)
     return found
 
 

@@ -46,8 +46,10 @@ MOST_DRAWS, FEWEST_DRAWS = 10_000, 1000
 """Draws that an input is compared with."""
 NUMBERS = 2**24
 """Random numbers of all draws, about, down to the fewest draws: a second or two."""
-BASIS = 0.1
-"""Further draws, as a part of these, from which principal components come: at least 512."""
+BLOCK = 1024
+"""Draws held at once; principal components come from the first so many, comparisons from others."""
+MOST_SENSORS = 4096
+"""Sensors of all inputs that are tested; of more, an even selection. With BLOCK, bounds memory."""
 RESOLUTION = 2e-3
 """Deviation that does not count, in standard deviations of an input."""
 FINE = 0.1
@@ -117,20 +119,27 @@ class TypicalityTest:
         self, inputs: Mapping[str, FunctionSamples], groups: Mapping[bytes, Tensor]
     ) -> dict[bytes, _Reference]:
         """Draw inputs, and observe them at the sensors of each group of samples."""
-        one = sample_inputs(self.problem, Draws.of(COMPARISON, self.seed, range(1)))
+        one = self._draw(range(1))
         if unknown := [name for name in inputs if name not in one]:
             raise NotSupportedError(f"inputs.{unknown[0]}: its distribution is not known")
         numbers = sum(f.coefficients.numel() for f in one.values() if _is_sum(f))
         many = min(NUMBERS // max(1, numbers), MOST_DRAWS // len(groups))
-        compared = min(max(many, FEWEST_DRAWS), MOST_DRAWS)
-        basis = max(512, round(BASIS * compared))
-        drawn = sample_inputs(
-            self.problem, Draws.of(COMPARISON, self.seed, range(basis + compared))
-        )
-        return {
-            key: _Reference({n: s.take(rows[:1]) for n, s in inputs.items()}, drawn, basis)
+        last = BLOCK + min(max(many, FEWEST_DRAWS), MOST_DRAWS)
+        basis = self._draw(range(BLOCK))
+        found = {
+            key: _Reference({n: s.take(rows[:1]) for n, s in inputs.items()}, basis)
             for key, rows in groups.items()
         }
+        for first in range(BLOCK, last, BLOCK):
+            drawn = self._draw(range(first, min(first + BLOCK, last)))
+            for reference in found.values():
+                reference.add(drawn)
+        for reference in found.values():
+            reference.finish()
+        return found
+
+    def _draw(self, numbers: range) -> Mapping[str, InputFunction]:
+        return sample_inputs(self.problem, Draws.of(COMPARISON, self.seed, numbers))
 
 
 def _is_sum(function: InputFunction) -> TypeGuard[ProductFunction]:
@@ -152,13 +161,29 @@ def _same_sensors(inputs: Mapping[str, FunctionSamples]) -> dict[bytes, Tensor]:
     return {key: torch.tensor(rows) for key, rows in groups.items()}
 
 
+def _grid_axes(points: Tensor) -> list[Tensor] | None:
+    """Return the axes of points ``[M, d]`` that are a grid of several dimensions, else None."""
+    if points.shape[1] < 2:
+        return None
+    axes = [column.unique() for column in points.unbind(-1)]
+    is_grid = math.prod(map(len, axes)) == len(points) and torch.equal(tensor_grid(axes), points)
+    return axes if is_grid else None
+
+
+def _selection(points: Tensor, most: int) -> Tensor:
+    """Number the sensors that are tested: all, or every other one until they are few enough."""
+    axes = _grid_axes(points) or [points[:, :0]]
+    numbers = torch.arange(len(points)).reshape([len(axis) for axis in axes])
+    while numbers.numel() > most:
+        longest = max(range(numbers.ndim), key=numbers.shape.__getitem__)
+        numbers = numbers[(slice(None),) * longest + (slice(None, None, 2),)]
+    return numbers.flatten()
+
+
 def _observe(function: InputFunction, points: Tensor) -> Tensor:
     """Evaluate functions at ``[M, d]``, axis by axis where the points are a grid: ``[B, M]``."""
-    if points.shape[1] > 1:
-        axes = [column.unique() for column in points.unbind(-1)]
-        if math.prod(map(len, axes)) == len(points) and torch.equal(tensor_grid(axes), points):
-            return function.on_grid(axes).flatten(1)
-    return function(points[None])
+    axes = _grid_axes(points)
+    return function(points[None]) if axes is None else function.on_grid(axes).flatten(1)
 
 
 class _Reference:
@@ -166,65 +191,70 @@ class _Reference:
 
     Args:
         layout: Sensors of one sample of each input.
-        drawn: Functions by name.
-        basis: How many of them principal components come from; inputs are compared with the rest.
+        basis: Draws that principal components come from. Inputs are compared with others, see
+            :meth:`add`.
 
     Attributes:
         names: Of the statistics.
     """
 
     def __init__(
-        self,
-        layout: Mapping[str, FunctionSamples],
-        drawn: Mapping[str, InputFunction],
-        basis: int,
+        self, layout: Mapping[str, FunctionSamples], basis: Mapping[str, InputFunction]
     ) -> None:
-        self._real = {
-            name: torch.ones_like(samples.values[0, :, 0], dtype=torch.bool)
-            if samples.mask is None
-            else samples.mask[0]
-            for name, samples in layout.items()
-        }
-        values = {
-            name: _observe(drawn[name], samples.points[0, self._real[name]].double())
-            for name, samples in layout.items()
-        }
-        self._mean = {name: v[:basis].mean() for name, v in values.items()}
+        self._at: dict[str, Tensor] = {}
+        self._points: dict[str, Tensor] = {}
+        for name, samples in layout.items():
+            points = samples.points[0].double()
+            real = torch.arange(len(points)) if samples.mask is None else samples.mask[0].nonzero()
+            real = real.flatten()
+            at = real[_selection(points[real], max(1, MOST_SENSORS // len(layout)))]
+            self._at[name], self._points[name] = at, points[at]
+        values = self._values(basis)
+        self._mean = {name: v.mean() for name, v in values.items()}
         self._scale = {
-            name: v[:basis].std().clamp(min=1e-12 * float(v.abs().max()) + 1e-300)
+            name: v.std().clamp(min=1e-12 * float(v.abs().max()) + 1e-300)
             for name, v in values.items()
         }
-        parts = {name: self._standard(name, v) for name, v in values.items()}
-        vectors = torch.cat(list(parts.values()), 1)
-        self._center = vectors[:basis].mean(0)
-        _, sizes, rows = torch.linalg.svd(vectors[:basis] - self._center, full_matrices=False)
-        variance = sizes**2 / basis
+        vectors = torch.cat([self._standard(name, v) for name, v in values.items()], 1)
+        self._center = vectors.mean(0)
+        _, sizes, rows = torch.linalg.svd(vectors - self._center, full_matrices=False)
+        variance = sizes**2 / len(vectors)
         kept = variance > RESOLUTION**2
         self._components, self._variance = rows[kept], variance[kept]
         beyond = self._variance.sum() - self._variance.cumsum(0)
         self._fine = beyond < FINE * self._variance.sum()
         self.names = ("distance", "component", "fine structure", "misfit")
         self.names += tuple(f"range of {name}" for name in layout for _ in range(2))
-        statistics = self._statistics({name: v[basis:] for name, v in parts.items()})
-        self._sorted = statistics.mT.sort(1).values
+        self._compared: list[Tensor] = []
+
+    def add(self, drawn: Mapping[str, InputFunction]) -> None:
+        """Compare inputs with these draws too."""
+        self._compared.append(self._statistics(self._values(drawn)))
+
+    def finish(self) -> None:
+        """Sort what the draws have, once all are added."""
+        statistics = torch.cat(self._compared)
+        self._compared.clear()
+        self._sorted = statistics.mT.contiguous().sort(1).values
         own = self._p_values(statistics, others=len(statistics) - 1)
         self._least = own.min(1).values.sort().values
 
     def test(self, inputs: Mapping[str, FunctionSamples]) -> tuple[Tensor, Tensor]:
         """Return the p-values of inputs at these sensors, and their most unusual statistics."""
-        parts = {
-            name: self._standard(name, samples.values[:, self._real[name], 0].double())
-            for name, samples in inputs.items()
-        }
-        least, which = self._p_values(self._statistics(parts), others=len(self._least)).min(1)
+        values = {n: samples.values[:, self._at[n], 0].double() for n, samples in inputs.items()}
+        least, which = self._p_values(self._statistics(values), others=len(self._least)).min(1)
         below = torch.searchsorted(self._least, least.contiguous(), right=True)
         return (1 + below).double() / (1 + len(self._least)), which
+
+    def _values(self, drawn: Mapping[str, InputFunction]) -> dict[str, Tensor]:
+        return {name: _observe(drawn[name], points) for name, points in self._points.items()}
 
     def _standard(self, name: str, values: Tensor) -> Tensor:
         return (values - self._mean[name]) / self._scale[name]
 
-    def _statistics(self, parts: Mapping[str, Tensor]) -> Tensor:
-        """Return the statistics of standardised inputs ``[B, M]`` each: ``[B, S]``."""
+    def _statistics(self, values: Mapping[str, Tensor]) -> Tensor:
+        """Return the statistics of inputs at the sensors ``[B, M]`` each: ``[B, S]``."""
+        parts = {name: self._standard(name, v) for name, v in values.items()}
         away = torch.cat(list(parts.values()), 1) - self._center
         found = away @ self._components.mT
         own = found**2 / (self._variance + RESOLUTION**2)
@@ -235,8 +265,8 @@ class _Reference:
             (found[:, self._fine] ** 2).sum(1),
             misfit.clamp(min=RESOLUTION),
         ]
-        for values in parts.values():
-            columns += [values.amax(1), -values.amin(1)]
+        for part in parts.values():
+            columns += [part.amax(1), -part.amin(1)]
         return torch.stack(columns, 1)
 
     def _p_values(self, statistics: Tensor, others: int) -> Tensor:
