@@ -90,9 +90,7 @@ def measure(name: str, count: int) -> dict[str, float]:
     def see(functions: Mapping[str, InputFunction], number: int) -> Samples:
         """Observe functions, all at the sensors of the one."""
         return {
-            n: FunctionSamples(
-                s.points.expand(number, -1, -1), functions[n](s.points)[..., None]
-            )
+            n: FunctionSamples(s.points.expand(number, -1, -1), functions[n](s.points)[..., None])
             for n, s in one.items()
         }
 

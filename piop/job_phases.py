@@ -13,6 +13,7 @@ class JobPhase(StrEnum):
     COMPILING = "compiling"
     TRAINING = "training"
     EVALUATING = "evaluating"
+    CALIBRATING = "calibrating"
     DRAWING = "drawing"
 
 

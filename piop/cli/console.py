@@ -24,7 +24,8 @@ class _Integer(click.IntRange):
     name = "integer"  # what messages call it
 
 
-COUNT, SEED, THREADS = _Integer(1, MOST), _Integer(0, LARGEST_SEED), _Integer(1, MOST_THREADS)
+COUNT, COUNT_OR_ZERO = _Integer(1, MOST), _Integer(0, MOST)
+SEED, THREADS = _Integer(0, LARGEST_SEED), _Integer(1, MOST_THREADS)
 DEVICE = click.Choice(["cpu", "cuda"])
 
 

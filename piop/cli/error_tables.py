@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,64 @@ def typicality_text(found: Typicality) -> str:
     return "\n".join(lines)
 
 
+def bounds_text(arrays: Mapping[str, Any], confidence: float) -> str:
+    """Say how large the errors of predictions are.
+
+    Args:
+        arrays: What :meth:`piop.run.Run.predict` tells of each sample, by name.
+        confidence: Of the bounds.
+    """
+    from piop.datasets.lazy_arrays import ERROR_BOUND, ESTIMATE
+
+    if ERROR_BOUND not in arrays:
+        return "Error bounds: none, the run is not calibrated: piop evaluate RUN --calibrate N"
+    estimates, bounds = arrays[ESTIMATE].values, arrays[ERROR_BOUND].values
+    covered = [i for i, bound in enumerate(bounds) if math.isfinite(bound)]
+    head = f"Relative L2 error, bound with a confidence of {100 * confidence:g} %:"
+    if len(bounds) > MOST_LINES:
+        missing = len(bounds) - len(covered)
+        end = f"; {missing} of {len(bounds)} are not covered" if missing else ""
+        if not covered:
+            return f"{head} no sample is covered"
+        values = sorted(bounds[covered])
+        middle = values[len(values) // 2]
+        return f"{head} median {middle:.2g}, largest {values[-1]:.2g}{end}"
+    rows = [
+        f"  sample {i}: about {estimates[i]:.2g}, at most {bounds[i]:.2g}"
+        if i in covered
+        else f"  sample {i}: not covered"
+        for i in range(len(bounds))
+    ]
+    return "\n".join([head, *rows])
+
+
+def calibration_text(found: Mapping[str, Any]) -> str:
+    """Say what a calibration gives.
+
+    Args:
+        found: What :meth:`piop.run.calibration.Calibration.summary_or_reason` returned.
+    """
+    if "reason" in found:
+        return f"Error bounds: {found['reason']}"
+    percent, ratio = 100 * found["confidence"], found["bound_over_error"]
+    lines = [
+        f"Error bounds: {percent:g} % confidence from {found['inputs']} inputs "
+        f"(coverage of at least {100 * found['coverage_low']:.0f} % in 95 of 100 calibrations); "
+        f"{ratio:.2g} times the error in the geometric mean"
+    ]
+    if found["correlation"] is not None:
+        lines.append(f"  rank correlation of residual and error: {found['correlation']:.2f}")
+    return "\n".join(lines)
+
+
+def show_calibration(run: Run, found: Mapping[str, Any], as_json: bool) -> None:
+    """Print a calibration."""
+    if as_json:
+        print_json({"run": str(run.path), "calibration": found})
+    else:
+        print(calibration_text(found))
+
+
 def show_results(
     run: Run,
     show: Progress,
@@ -73,11 +132,15 @@ def show_results(
 
     evaluation = run.folder.read_json(EVALUATION) if evaluation is None else evaluation
     times = run.folder.read_json(PROFILE) if profile else None
+    calibrated = run.calibration
     if as_json:
         extra = {} if times is None else {"profile": times}
-        print_json({"run": str(run.path), **evaluation, **extra})
+        learned = {} if calibrated is None else {"calibration": calibrated.summary_or_reason()}
+        print_json({"run": str(run.path), **evaluation, **learned, **extra})
     else:
         print(error_table(evaluation))
+        if calibrated is not None:
+            print(calibration_text(calibrated.summary_or_reason()))
         if times is not None:
             print(profile_table(times))
         print(f"Run folder: {run.path}", flush=True)

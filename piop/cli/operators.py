@@ -18,10 +18,17 @@ from piop.cli.console import (
     force_option,
     print_json,
 )
-from piop.cli.error_tables import show_discretisation, show_results, typicality_text
+from piop.cli.error_tables import (
+    bounds_text,
+    show_calibration,
+    show_discretisation,
+    show_results,
+    typicality_text,
+)
 from piop.cli.progress import progress
 from piop.errors import NotSupportedError, UsageError
 from piop.job_phases import JobPhase
+from piop.json_values import json_value
 
 
 @click.command()
@@ -44,6 +51,12 @@ from piop.job_phases import JobPhase
     help="Evaluate on grids of so many points per axis of space.",
 )
 @click.option("--data", type=PATH, help="Evaluate on the first samples of this file instead.")
+@click.option(
+    "--calibrate",
+    type=COUNT,
+    metavar="N",
+    help="Learn error bounds from so many further inputs, and leave the errors as they are.",
+)
 @device_option
 @common_options
 def evaluate(
@@ -53,6 +66,7 @@ def evaluate(
     sensors: str | None,
     grids: str | None,
     data: Path | None,
+    calibrate: int | None,
     device: str | None,
     as_json: bool,
 ) -> None:
@@ -62,14 +76,24 @@ def evaluate(
     a file that was not trained on, such as one of other shapes. With --sensors or --grid it prints
     the errors for each number of sensors on each grid instead, and writes discretisation.json and
     a figure: fewer sensors are a random part of those there are, and the reference is solved on
-    each grid; data are evaluated on grids within their own.
+    each grid; data are evaluated on grids within their own. With --calibrate it writes
+    calibration.json, from which piop predict bounds the error of every answer.
     """
+    if calibrate is not None and any(v is not None for v in (samples, sensors, grids, data)):
+        raise UsageError("--calibrate: leave --samples, --sensors, --grid and --data out")
     with progress() as show:
         show.enter(JobPhase.PREPARING)
         from piop.run import Run
         from piop.run.run import HELD_OUT_INPUTS
 
         loaded = Run.load(run, device)
+        if calibrate is not None:
+            show.enter(JobPhase.CALIBRATING)
+            solved = partial(show.advance, what="references")
+            learned = loaded.calibrate(calibrate, seed, progress=solved).summary_or_reason()
+            show.finish()
+            show_calibration(loaded, learned, as_json)
+            return
         show.enter(JobPhase.EVALUATING)
         study = sensors is not None or grids is not None
         if study:
@@ -89,6 +113,13 @@ def evaluate(
 @click.option("--input", "source", type=PATH, help="Sensors: NetCDF, npz or CSV.")
 @click.option("--at", help='Queries as ranges: "t=0:1:11, x=0:1:64"; by default the save grid.')
 @click.option("--queries", type=PATH, help="Queries as a file.")
+@click.option(
+    "--confidence",
+    type=float,
+    default=0.9,
+    show_default=True,
+    help="Probability that the error of an input of the distribution is within its bound.",
+)
 @click.option("--output", type=PATH, required=True, help="F.nc or F.zarr.")
 @force_option
 @device_option
@@ -98,6 +129,7 @@ def predict(
     source: Path | None,
     at: str | None,
     queries: Path | None,
+    confidence: float,
     output: Path,
     force: bool,
     device: str | None,
@@ -106,7 +138,8 @@ def predict(
     """Predict the solutions of the inputs in a file.
 
     Variables and CSV columns are named as in the spec; a column "sample" numbers the inputs. Inputs
-    that cannot be of the distribution of the spec, on which RUN was trained, are named.
+    that cannot be of the distribution of the spec, on which RUN was trained, are named. Where RUN
+    is calibrated, every answer has a bound of its error.
     """
     if at is not None and queries is not None:
         raise UsageError("give --at or --queries, not both")
@@ -124,10 +157,10 @@ def predict(
     where = queries if queries is not None else at
     given = None if where is None else read_queries(where, loaded.problem)
     requested = read_at(loaded.problem, given, loaded.model.operator.end_only)
-    found = loaded.predict(observed, requested)
+    found = loaded.predict(observed, requested, confidence)
     channels = loaded.problem.channels
-    arrays = {str(name): variable.values for name, variable in found.data_vars.items()}
-    values = {name: arrays.pop(name) for name in channels}
+    arrays = {str(name): variable for name, variable in found.data_vars.items()}
+    values = {name: arrays.pop(name).values for name in channels}
     made_from = {"run": str(run), "input": str(source)}
     write_prediction(
         output, loaded.problem, requested, values, per_sample=arrays, force=force, **made_from
@@ -137,7 +170,7 @@ def predict(
         "samples": found.sizes["sample"],
         "shape": list(requested.shape),
         "unknowns": list(channels),
-        **{name: array.tolist() for name, array in arrays.items()},
+        **{name: json_value(array.values) for name, array in arrays.items()},
     }
     if as_json:
         print_json(summary)
@@ -146,3 +179,4 @@ def predict(
         print(f"Wrote {output}: {summary['samples']} samples of {shape} points")
         with suppress(NotSupportedError):
             print(typicality_text(loaded.typicality(read_inputs(loaded.problem, observed))))
+        print(bounds_text(arrays, confidence))

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from piop.cli.console import COUNT, DEVICE, PATH, SEED, THREADS, F, common_options, say
+from piop.cli.console import (
+    COUNT,
+    COUNT_OR_ZERO,
+    DEVICE,
+    PATH,
+    SEED,
+    THREADS,
+    F,
+    common_options,
+    say,
+)
 from piop.cli.error_tables import show_results
 from piop.cli.failures import INTERRUPTED
 from piop.cli.progress import Progress, progress
@@ -52,6 +62,11 @@ samples_option = click.option(
     type=COUNT,
     help="Held-out inputs of the evaluation; by default up to 64 in a quarter of the time.",
 )
+calibrate_option = click.option(
+    "--calibrate",
+    type=COUNT_OR_ZERO,
+    help="Further inputs that error bounds come from; by default 150 in the rest of that time.",
+)
 profile_option = click.option(
     "--profile", is_flag=True, help="Write the time of each part of a step to profile.json."
 )
@@ -79,6 +94,7 @@ profile_option = click.option(
 )
 @settings_option("Any other setting; may be repeated.")
 @samples_option
+@calibrate_option
 @profile_option
 @click.option("--force", is_flag=True, help="Replace an existing run folder.")
 @click.option("--out", type=PATH, help="The run folder; by default runs/NAME-DATE-TIME.")
@@ -134,6 +150,7 @@ def solve(
 @click.argument("run", type=PATH)
 @budget_options
 @samples_option
+@calibrate_option
 @profile_option
 @settings_option(
     "Another size of the batch, such as functions=4, or learning_rate; may be repeated."
@@ -145,6 +162,7 @@ def resume(
     time: str | None,
     pairs: tuple[str, ...],
     samples: int | None,
+    calibrate: int | None,
     profile: bool,
     as_json: bool,
 ) -> int:
@@ -172,6 +190,7 @@ def resume(
             phases=show,
             profile=profile,
             samples=samples,
+            calibrate=calibrate,
         )
     return finish(resumed, show, as_json, profile)
 

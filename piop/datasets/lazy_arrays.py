@@ -16,6 +16,7 @@ SAMPLE, POINT = "sample", "point"
 ESTIMATE = "error_estimate"
 ACCEPTED, POINTS, STEP = "reference_accepted", "reference_points", "reference_step"
 IN_DISTRIBUTION, P_VALUE = "in_distribution", "p_value"
+ERROR_BOUND, RESIDUAL = "error_bound", "residual"
 AXIS = "reference_axis"
 SAMPLE_VARIABLES = {
     ESTIMATE: {"long_name": "relative L2 error estimate of the reference", "units": "1"},
@@ -29,6 +30,15 @@ SAMPLE_VARIABLES = {
     },
     P_VALUE: {
         "long_name": "probability that inputs of the distribution are as unusual",
+        "units": "1",
+    },
+    ERROR_BOUND: {
+        "long_name": "bound of the relative L2 error of every unknown",
+        "comment": "not a number where the bound does not cover the inputs",
+        "units": "1",
+    },
+    RESIDUAL: {
+        "long_name": "residual over the size of the solution, 1 for a typical input",
         "units": "1",
     },
 }

@@ -23,6 +23,8 @@ from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples, tensor_grid
 
 if TYPE_CHECKING:
+    import xarray as xr
+
     from piop.datasets.queries import Queries
     from piop.problem import Problem
 
@@ -223,19 +225,27 @@ class DatasetWriter:
         variable = NewVariable(name, (name,), array.shape, array.shape, array.dtype, labels)
         self._store.create(variable, array)
 
-    def append(self, name: str, dimensions: Sequence[str], values: Tensor | np.ndarray) -> None:
+    def append(
+        self,
+        name: str,
+        dimensions: Sequence[str],
+        values: Tensor | np.ndarray,
+        attributes: Mapping[str, str] | None = None,
+    ) -> None:
         """Add the next samples of a variable.
 
         Args:
             name: The variable; created when it is first given.
             dimensions: Dimensions of one sample: axes of the file, or new ones.
             values: ``[b, *dimensions]``.
+            attributes: Of a variable that is created; None for those usual under this name.
         """
         array = _array(values)
         if name not in self._filled:
             one = max(1, int(np.prod(array.shape[1:], dtype=int)) * array.itemsize)
             chunk = min(self._count, max(1, self._store.chunk_bytes // one))
-            rest, labels = array.shape[1:], variable_attributes(self._problem, name)
+            usual = variable_attributes(self._problem, name) if attributes is None else attributes
+            rest, labels = array.shape[1:], dict(usual)
             shape, chunks, along = (self._count, *rest), (chunk, *rest), (SAMPLE, *dimensions)
             self._store.create(NewVariable(name, along, shape, chunks, array.dtype, labels))
             self._filled[name] = 0
@@ -343,7 +353,7 @@ def write_prediction(
     queries: Queries,
     values: Mapping[str, Tensor | np.ndarray],
     *,
-    per_sample: Mapping[str, Tensor | np.ndarray] | None = None,
+    per_sample: Mapping[str, xr.DataArray] | None = None,
     force: bool = False,
     **attributes: Any,
 ) -> None:
@@ -354,7 +364,8 @@ def write_prediction(
         problem: The problem whose names, units and canonical spec are written.
         queries: Points or grid of the prediction.
         values: Channel → ``[B, *queries.shape]`` (or flat, ``[B, N]``).
-        per_sample: What :meth:`piop.run.Run.predict` tells of each sample ``[B]``, by name.
+        per_sample: What :meth:`piop.run.Run.predict` tells of each sample ``[B]``, by name, with
+            attributes.
         force: Replace a file that is there.
         attributes: Further attributes, such as the run.
 
@@ -368,5 +379,5 @@ def write_prediction(
     shaped = {name: value.reshape(batch, *queries.shape) for name, value in values.items()}
     with DatasetWriter.open(path, problem, batch, force=force, **attributes) as writer:
         _write_values(writer, problem, queries.axes or {}, points, shaped)
-        for name, value in (per_sample or {}).items():
-            writer.append(name, (), value)
+        for name, array in (per_sample or {}).items():
+            writer.append(name, (), array.values, array.attrs)

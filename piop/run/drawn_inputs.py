@@ -29,7 +29,7 @@ from piop.run.held_out import (
 from piop.run.references import Progress, Reference, References
 from piop.run.user_inputs import save_grid
 from piop.sampling import Draws, observe, sample_inputs
-from piop.sampling.random import HELD_OUT, NEWEST_SCHEME
+from piop.sampling.random import HELD_OUT, NEWEST_SCHEME, Purpose
 
 GRID_LIMITS = {0: (101, 1), 1: (21, 128), 2: (6, 32), 3: (6, 16)}
 """Largest numbers of times and points per space axis of an evaluation, by the number of axes."""
@@ -115,6 +115,7 @@ class DrawnInputs(HeldOutSource):
         queries: Grid of the references; by default the ``save`` grid with fewer points.
         sensors: Input → (count or counts per axis, placement), where not as in the spec.
         end: Keep only the final time, for operators that predict no other.
+        purpose: What the inputs are for.
     """
 
     problem: Problem
@@ -124,6 +125,7 @@ class DrawnInputs(HeldOutSource):
     sensors: Sensors | None = None
     end: bool = False
     scheme: int = NEWEST_SCHEME
+    purpose: Purpose = HELD_OUT
 
     name = "law"
 
@@ -240,7 +242,7 @@ class DrawnInputs(HeldOutSource):
     ) -> HeldOut:
         """Draw inputs and lay them beside their references."""
         problem, references = self.problem, [found[i] for i in samples]
-        draws = Draws.of(HELD_OUT, self.seed, samples, self.scheme)
+        draws = Draws.of(self.purpose, self.seed, samples, self.scheme)
         functions = sample_inputs(problem, draws)
         each = [r.points for r in references if r.points is not None]
         points = torch.stack(each) if each else None
@@ -267,7 +269,8 @@ class DrawnInputs(HeldOutSource):
 
     @cached_property
     def _references(self) -> References:
-        return References(self.problem, self.seed, self.scheme, self.queries or self._fine())
+        queries = self.queries or self._fine()
+        return References(self.problem, self.seed, self.scheme, queries, self.purpose)
 
     def on_grids(self, grids: Sequence[Grid]) -> Iterator[HeldOut]:
         """Solve for the same inputs on one grid in space after another; times stay."""

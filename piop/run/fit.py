@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time as clock
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 import torch
 
@@ -74,6 +75,7 @@ def fit(
     phases: JobPhases | None = None,
     profile: bool = False,
     samples: int | None = None,
+    calibrate: int | None = None,
     **more: Any,
 ) -> Run:
     """Train an operator for a problem, evaluate it on held-out inputs, and write its run folder.
@@ -100,10 +102,14 @@ def fit(
         force: Replace an existing run folder.
         progress: Called with rows of the metrics.
         phases: Takes the phases of the job (``preparing``, ``compiling``, ``training``,
-            ``evaluating``) and their seconds; the last one ends with the call, errors included.
+            ``evaluating``, ``calibrating``) and their seconds; the last one ends with the call,
+            errors included.
         profile: Write the time of each part of a step to ``profile.json``.
         samples: Number of held-out inputs of the evaluation, 0 leaves it out; by default as many
             of 64 as have references within a quarter of the time of training, at least one.
+        calibrate: Number of further inputs from whose errors bounds are learned for others
+            (:meth:`piop.run.Run.calibrate`), 0 leaves it out; by default 150, or as many as fit
+            in what is left of that time.
         **more: Further ``settings``, such as ``learning_rate=1e-3``.
 
     Returns:
@@ -120,6 +126,7 @@ def fit(
     physics, force = flag("physics", physics), flag("force", force)
     profile = flag("profile", profile)
     samples = None if samples is None else whole_number("samples", samples, 0)
+    calibrate = None if calibrate is None else whole_number("calibrate", calibrate, 0)
     progress, phases = callback(progress), phases or JobPhases()
     with ExitStack() as stack:
         stack.callback(phases.finish)
@@ -155,7 +162,8 @@ def fit(
             _write_alone(folder, stack)
             folder.begin(problem, config, job.statistics, job.record, force)
 
-        return _train(folder, job, progress, phases, profile, samples, initial, begin)
+        judging = Judging(samples, calibrate)
+        return _train(folder, job, progress, phases, profile, judging, initial, begin)
 
 
 def resume(
@@ -168,6 +176,7 @@ def resume(
     phases: JobPhases | None = None,
     profile: bool = False,
     samples: int | None = None,
+    calibrate: int | None = None,
     data: AnyDataset | None = None,
     backbone: type[Backbone] | Preset | None = None,
     **more: Any,
@@ -187,6 +196,7 @@ def resume(
         profile: Write the time of each part of a step to ``profile.json``.
         samples: Number of held-out inputs of the evaluation, 0 leaves it out; by default as many
             of 64 as have references within a quarter of the time of training, at least one.
+        calibrate: Number of further inputs of the calibration, as of :func:`fit`.
         data: The data, for a run that was trained on data given in Python.
         backbone: The class, for a run whose network was given in Python.
         **more: Further ``settings``, such as ``learning_rate=1e-3``.
@@ -198,6 +208,7 @@ def resume(
     """
     profile = flag("profile", profile)
     samples = None if samples is None else whole_number("samples", samples, 0)
+    calibrate = None if calibrate is None else whole_number("calibrate", calibrate, 0)
     progress, phases = callback(progress), phases or JobPhases()
     with ExitStack() as stack:
         stack.callback(phases.finish)
@@ -225,7 +236,8 @@ def resume(
         statistics = Statistics.from_json(record["statistics"])
         _require_points(problem, statistics, [*(settings or {}), *more])
         job = Job(problem, config, statistics, found, recorded, processes)
-        return _train(folder, job, progress, phases, profile, samples)
+        judging = Judging(samples, calibrate)
+        return _train(folder, job, progress, phases, profile, judging)
 
 
 def _write_alone(folder: RunFolder, stack: ExitStack) -> None:
@@ -281,7 +293,7 @@ def _train(
     progress: Progress | None,
     phases: JobPhases,
     profile: bool,
-    samples: int | None,
+    judging: Judging,
     initial: Mapping[str, torch.Tensor] | None = None,
     begin: Callable[[], None] = lambda: None,
 ) -> Run:
@@ -318,18 +330,42 @@ def _train(
         record, ended = job.record, trainer.interrupted
         first = trainer.first_step + gradients.pause
         run = Run(folder, problem, config, model, statistics, ended, record, held_out, first)
-        if finished and (samples == 0 or run.is_evaluated):
+        if finished and (judging.samples == 0 or run.is_evaluated):
             logger.info(
                 "%s: has taken its %d steps already; nothing is left to do. Give it more in all "
                 "with --steps or --time, or evaluate it again with: piop evaluate %s",
                 *(folder.path, trainer.step, folder.path),
             )
             return replace(run, unchanged=True)
-        if samples != 0 and not trainer.interrupted and processes.leads:
-            phases.enter(JobPhase.EVALUATING)
-            solved = partial(phases.advance, what="references")
-            run.evaluate_after_training(samples, solved)
+        if judging.samples != 0 and not trainer.interrupted and processes.leads:
+            judging.judge(run, phases)
     return run
+
+
+@final
+@dataclass(frozen=True)
+class Judging:
+    """How an operator is judged after training.
+
+    Attributes:
+        samples: Held-out inputs, 0 for none; None for as many as fit in a time.
+        calibrate: Further inputs from which error bounds are learned, 0 for none; None for as many
+            as fit in the rest of that time.
+    """
+
+    samples: int | None
+    calibrate: int | None
+
+    def judge(self, run: Run, phases: JobPhases) -> None:
+        """Evaluate, then calibrate."""
+        begun = clock.monotonic()
+        solved = partial(phases.advance, what="references")
+        phases.enter(JobPhase.EVALUATING)
+        run.evaluate_after_training(self.samples, solved)
+        if self.calibrate != 0:
+            phases.enter(JobPhase.CALIBRATING)
+            left = run.seconds_of_judging - (clock.monotonic() - begun)
+            run.calibrate_after_training(self.calibrate, solved, left)
 
 
 def _has_whole_weights(folder: RunFolder) -> bool:

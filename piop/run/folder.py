@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 FORMAT = 1
 """Version of the run folder's layout; a newer one than this cannot be read."""
 
-SPEC, EVALUATION = "spec.yaml", "evaluation.json"
+SPEC, EVALUATION, CALIBRATION = "spec.yaml", "evaluation.json", "calibration.json"
 DISCRETISATION, PROFILE = "discretisation.json", "profile.json"
 FIGURES = "figures"
-MEMBERS = (METRICS, WEIGHTS, "state", EVALUATION, DISCRETISATION, PROFILE, FIGURES,
+MEMBERS = (METRICS, WEIGHTS, "state", EVALUATION, CALIBRATION, DISCRETISATION, PROFILE, FIGURES,
            "report.html", CHECKSUMS, CONFIG, SPEC)  # fmt: skip
 """What a run writes, in the order in which it is removed: a run folder to the last but one."""
 
@@ -272,7 +272,11 @@ class RunFolder:
             UsageError: If another process is writing.
             TrainingError: If it cannot be written.
         """
-        again = f"piop evaluate {self.path}" if name in (EVALUATION, DISCRETISATION) else None
+        again = (
+            f"piop evaluate {self.path}"
+            if name in (EVALUATION, CALIBRATION, DISCRETISATION)
+            else None
+        )
         with self.writing():
             self.files.write({name: json_bytes(json_value(content))}, again=again)
 

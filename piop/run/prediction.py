@@ -12,7 +12,14 @@ import xarray as xr
 from torch import Tensor
 
 from piop.datasets import Queries
-from piop.datasets.lazy_arrays import IN_DISTRIBUTION, P_VALUE, SAMPLE_VARIABLES
+from piop.datasets.lazy_arrays import (
+    ERROR_BOUND,
+    ESTIMATE,
+    IN_DISTRIBUTION,
+    P_VALUE,
+    RESIDUAL,
+    SAMPLE_VARIABLES,
+)
 from piop.errors import DataError, UsageError
 from piop.models.core.base import Inputs
 from piop.models.core.interpolation import interpolate_grid
@@ -256,10 +263,41 @@ def add_typicality(prediction: xr.Dataset, found: Typicality) -> None:
         found: The result of the test, of every sample or of one for all.
     """
     count = prediction.sizes["sample"]
-    own = {
-        IN_DISTRIBUTION: found.inside.expand(count).numpy().astype("int8"),
-        P_VALUE: found.p_value.expand(count).numpy(),
-    }
-    for name, values in own.items():
-        if name not in prediction.variables:  # an unknown of the spec may be called so
-            prediction[name] = ("sample", values.copy(), dict(SAMPLE_VARIABLES[name]))
+    _add(prediction, IN_DISTRIBUTION, found.inside.expand(count).to(torch.int8))
+    _add(prediction, P_VALUE, found.p_value.expand(count))
+
+
+def add_error_bounds(
+    prediction: xr.Dataset,
+    estimate: Tensor,
+    bounds: Mapping[str, Tensor],
+    residual: Tensor | None,
+    attributes: Mapping[str, Any],
+) -> None:
+    """Add to a prediction, for each sample, how large its error is.
+
+    Args:
+        prediction: As of :func:`as_dataset`.
+        estimate: Typical error of predictions that look like it ``[B]``.
+        bounds: By unknown, and under an empty name that of all together ``[B]``.
+        residual: Relative to that of a typical input ``[B]``; None where it is not known.
+        attributes: What the bounds hold for.
+    """
+    _add(
+        prediction, ESTIMATE, estimate, long_name="relative L2 error that half of such answers have"
+    )
+    for name, bound in bounds.items() if len(bounds) > 2 else [("", bounds[""])]:
+        of = {"long_name": f"bound of the relative L2 error of {name}"} if name else {}
+        _add(
+            prediction, f"{ERROR_BOUND}_{name}" if name else ERROR_BOUND, bound, **attributes, **of
+        )
+    if residual is not None:
+        _add(prediction, RESIDUAL, residual)
+
+
+def _add(prediction: xr.Dataset, name: str, values: Tensor, **attributes: Any) -> None:
+    if name in prediction.variables:
+        return  # an unknown of the spec is called so
+    usual = SAMPLE_VARIABLES[name if name in SAMPLE_VARIABLES else ERROR_BOUND]
+    own = values.expand(prediction.sizes["sample"]).numpy().copy()
+    prediction[name] = ("sample", own, {**usual, **attributes})

@@ -26,7 +26,7 @@ from piop.problem.capabilities import usual_tolerance
 from piop.reference import solve_reference
 from piop.reference.solution import Limits
 from piop.sampling import Draws, sample_inputs
-from piop.sampling.random import HELD_OUT
+from piop.sampling.random import HELD_OUT, Purpose
 
 Progress = Callable[[int, int], None]
 """Takes how many references are solved, and of how many."""
@@ -95,12 +95,14 @@ class References:
         seed: Seed of the run from which the inputs are held out.
         scheme: How their random numbers are kept apart from others.
         queries: Grid of the references.
+        purpose: What the inputs are for.
     """
 
     problem: Problem
     seed: int
     scheme: int
     queries: Queries
+    purpose: Purpose = HELD_OUT
 
     def usual_tolerance(self) -> float:
         """Return the tolerance of the method.
@@ -145,7 +147,7 @@ class References:
             SolverError: If the reference fails.
         """
         problem, axes, before = self.problem, self.queries.axes or {}, before or {}
-        draws = Draws.of(HELD_OUT, self.seed, samples, self.scheme)
+        draws = Draws.of(self.purpose, self.seed, samples, self.scheme)
         solution = solve_reference(
             problem,
             sample_inputs(problem, draws),
@@ -178,7 +180,7 @@ class References:
     def _key(self, sample: int) -> str:
         axes = {name: axis.tolist() for name, axis in (self.queries.axes or {}).items()}
         identity = [self.problem.hash, self.problem.points, axes]
-        numbers = [HELD_OUT.name, self.scheme, self.seed, sample]
+        numbers = [self.purpose.name, self.scheme, self.seed, sample]
         return sha256(json.dumps([_own_code(), identity, numbers]).encode()).hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Mapping
@@ -13,25 +14,29 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 import xarray as xr
+from torch import Tensor
 
 from piop.arguments import callback, flag, seed_number, whole_number
 from piop.datasets import AnyDataset, Queries
 from piop.errors import DamagedFileError, DataError, NotSupportedError, SolverError, UsageError
 from piop.json_values import json_value
-from piop.models.core.base import Backbone, Preset
+from piop.models.core.base import Backbone, Inputs, Preset
 from piop.problem import Problem, late_imports
 from piop.run import evaluation
+from piop.run.calibration import CONFIDENCE, FEWEST, INPUTS, Calibration
 from piop.run.configuration import move_to_device
+from piop.run.conformal import check_confidence
 from piop.run.data import (
     DataArgument,
     GivenData,
 )
-from piop.run.folder import DISCRETISATION, EVALUATION, RunFolder, versions
+from piop.run.folder import CALIBRATION, DISCRETISATION, EVALUATION, RunFolder, versions
 from piop.run.held_out import HeldOut, HeldOutSource, JudgedSamples
 from piop.run.held_out import Sensors as Placement
 from piop.run.parameter_estimation import infer, trained_estimates
-from piop.run.prediction import add_typicality, as_dataset, predict_values
+from piop.run.prediction import add_error_bounds, add_typicality, as_dataset, predict_values
 from piop.run.references import Progress
+from piop.run.residual_indicator import ResidualSize
 from piop.run.resolution_study import Grids, Sensors, study_discretisation
 from piop.run.sources import RunSources
 from piop.run.threads import threads_of
@@ -45,6 +50,8 @@ from piop.training.loss.statistics import Statistics
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+logger = logging.getLogger(__name__)
 
 HELD_OUT_INPUTS = 64
 """Number of held-out inputs of an evaluation, unless their references take too long."""
@@ -162,7 +169,12 @@ class Run:
         own = self.model.operator.end_only, self.data, self.held_data
         return RunSources(self.path, self.problem, self.config, *own)
 
-    def predict(self, inputs: InputData | None = None, at: Any = None) -> xr.Dataset:
+    def predict(
+        self,
+        inputs: InputData | None = None,
+        at: Any = None,
+        confidence: float = CONFIDENCE,
+    ) -> xr.Dataset:
         """Predict the solutions of given inputs.
 
         Args:
@@ -170,16 +182,24 @@ class Run:
                 them; nothing for a problem without inputs.
             at: ``{"t": ..., "x": ...}`` for a grid, points ``[N, D]``, or None for the ``save``
                 grid of the spec.
+            confidence: Probability that the error of an input of the distribution is within its
+                bound.
 
         Returns:
             A variable per unknown over ``sample`` and the coordinates, with units. Then, for each
             sample, ``in_distribution``, whether its inputs may come from the distribution of the
             spec, on which the operator was trained, and ``p_value``, how probable inputs as unusual
-            are there; without inputs, and where the distribution is not known, neither.
+            are there; without inputs, and where the distribution is not known, neither. Where the
+            run is calibrated (:meth:`calibrate`), ``error_estimate`` and ``error_bound`` of the
+            relative L2 error over the whole solution, each unknown's (``error_bound_u``) where
+            there are several, and the ``residual``. They are NaN for inputs outside the
+            distribution, or with fewer sensors than those of the calibration.
 
         Raises:
             DataError: If inputs or points do not fit.
+            UsageError: If the calibration has too few inputs for the confidence.
         """
+        check_confidence(confidence)
         queries = read_at(self.problem, at, self.model.operator.end_only)
         observed = read_inputs(self.problem, inputs)
         remedy = "Predict fewer samples or points at a time, half as many to begin with"
@@ -187,8 +207,115 @@ class Run:
             values = predict_values(self.problem, self.model, observed, queries)
         attributes = {"run": str(self.path), "piop": versions()["piop"], "hash": self.problem.hash}
         found = as_dataset(self.problem, queries, values, attributes)
+        outside = None
         with suppress(NotSupportedError):
-            add_typicality(found, self.typicality(observed))
+            typicality = self.typicality(observed)
+            add_typicality(found, typicality)
+            outside = ~typicality.inside
+        if (calibrated := self.calibration) is not None:
+            self._add_bounds(found, calibrated, observed, outside, confidence)
+        return found
+
+    def _add_bounds(
+        self,
+        found: xr.Dataset,
+        calibrated: Calibration,
+        observed: Inputs,
+        outside: Tensor | None,
+        confidence: float,
+    ) -> None:
+        """Add error estimates and bounds to a prediction, NaN where they do not cover it."""
+        count, residuals, relative = found.sizes["sample"], None, None
+        if calibrated.indicator.needs_residual:
+            with threads_of(self.config.machine):
+                measure = ResidualSize(self.solved, self.model, self.config, self.statistics)
+                residuals = measure(observed)
+            relative = calibrated.indicator.relative_residual(residuals)
+        indicators = calibrated.indicator(residuals, count)
+        uncovered = torch.zeros(count, dtype=torch.bool)
+        if outside is not None:
+            uncovered = outside.expand(count)
+        if not calibrated.covers(observed):
+            uncovered = torch.ones_like(uncovered)
+        bounds = {
+            name: bound.masked_fill(uncovered, torch.nan)
+            for name, bound in calibrated.bounds(indicators, confidence).items()
+        }
+        estimate = calibrated.estimates(indicators).masked_fill(uncovered, torch.nan)
+        known = calibrated.summary(confidence)
+        attributes = {
+            "confidence": str(confidence),
+            "calibration_inputs": str(known["inputs"]),
+            "coverage_at_least": f"{known['coverage_low']:.3f}",
+        }
+        add_error_bounds(found, estimate, bounds, relative, attributes)
+
+    @property
+    def calibration(self) -> Calibration | None:
+        """The calibration of the weights as they are, of ``calibration.json``; None without.
+
+        Raises:
+            DamagedFileError: If the file is damaged.
+        """
+        found, rows = self.folder.read_json(CALIBRATION), self.metrics
+        steps = int(rows[-1]["step"]) if rows else 0
+        if (found.get("hash"), found.get("steps")) != (self.solved.hash, steps):
+            return None  # of other weights, or of another spec
+        try:
+            return Calibration.from_json(found)
+        except (KeyError, TypeError, ValueError) as error:
+            remedy = f"It is written again by: piop evaluate {self.path} --calibrate N"
+            message = f"is damaged: {error!r}. {remedy}"
+            raise DamagedFileError(f"{self.path / CALIBRATION}: {message}") from error
+
+    def calibrate(
+        self,
+        samples: int | None = None,
+        seed: int | None = None,
+        write: bool = True,
+        progress: Progress | None = None,
+        seconds: float | None = None,
+    ) -> Calibration:
+        """Learn how large errors are, from inputs that were neither trained nor evaluated on.
+
+        Args:
+            samples: Inputs whose references are solved; by default 150, or as many as fit in the
+                time. A third of them chooses how far the residual tells the error.
+            seed: Seed of the inputs; by default the run's own.
+            write: Write ``calibration.json``.
+            progress: Called with the number of references solved, and of all.
+            seconds: Time they may take; by default, without ``samples``, that of an evaluation.
+
+        Raises:
+            UsageError: If samples or seed are no such numbers.
+            NotSupportedError: If there are no such inputs or references, or fewer than 20.
+            SolverError: If the reference fails.
+        """
+        count = INPUTS if samples is None else samples
+        count, seed = self._requested(count, seed)
+        if samples is None and seconds is None:
+            seconds = self._seconds_of_evaluation
+        problem, progress = self.solved, callback(progress)
+        remedy = f"Calibrate with fewer inputs: piop evaluate {self.path} --calibrate 40"
+        with self._working(flag("write", write), remedy):
+            source = self.sources.for_calibration(problem, count, seed, HELD_OUT_INPUTS)
+            judged = source.judging(
+                evaluation.OperatorJudge(problem, self.model), seconds, progress
+            )
+            solved = len(judged.held_out.accepted)
+            if solved < FEWEST and (samples is None or solved < samples):
+                raise NotSupportedError(
+                    f"{solved} references were solved in the time, {FEWEST} are needed"
+                )
+            measure = None
+            with suppress(NotSupportedError):
+                measure = ResidualSize(problem, self.model, self.config, self.statistics)
+            rows = self.metrics
+            steps = int(rows[-1]["step"]) if rows else 0
+            identity = {"seed": seed, "steps": steps, "hash": problem.hash}
+            found = Calibration.of(problem, judged.held_out, judged.prediction, measure, identity)
+        if write:
+            self.folder.write_json(CALIBRATION, found.to_json())
         return found
 
     def plot(
@@ -371,6 +498,23 @@ class Run:
             return evaluation.inputs_of(found) if found.get("relative_l2") else ""
         return ""
 
+    def calibrate_after_training(
+        self, samples: int | None, progress: Progress, seconds: float
+    ) -> None:
+        """Calibrate with so many inputs, or as many as fit in the time; where not, say why."""
+        reason: object = "no time was left for it"
+        try:
+            if samples is not None or seconds > 0:
+                self.calibrate(samples, progress=progress, seconds=None if samples else seconds)
+                return
+        except (NotSupportedError, SolverError, DataError) as error:
+            reason = error
+        logger.info(
+            "%s: answers have no error bound yet (%s). Calibrate it with: "
+            "piop evaluate %s --calibrate %d",
+            *(self.path, reason, self.path, INPUTS),
+        )
+
     def evaluate_after_training(self, samples: int | None, progress: Progress) -> None:
         """Evaluate on held-out inputs; without their data, write what training gave, and why."""
         try:
@@ -439,11 +583,15 @@ class Run:
             yield
 
     @property
+    def seconds_of_judging(self) -> float:
+        """The time that evaluation and calibration after training share."""
+        rows = self.metrics
+        return PART_OF_TRAINING * (rows[-1]["seconds"] if rows else 0.0)
+
+    @property
     def _seconds_of_evaluation(self) -> float:
         """The time of an evaluation whose number of samples is left open."""
-        rows = self.metrics
-        trained = rows[-1]["seconds"] if rows else 0.0
-        return max(LEAST_SECONDS, PART_OF_TRAINING * trained)
+        return max(LEAST_SECONDS, self.seconds_of_judging)
 
     def _unsolved(self, source: HeldOutSource, solved: int) -> list[str]:
         """Warn of references that were left out for want of time."""

@@ -10,13 +10,13 @@ from typing import Any, final
 import torch
 
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
-from piop.errors import DataError
+from piop.errors import DataError, NotSupportedError
 from piop.problem import Problem
 from piop.run.data import GivenData, check_values, trained_inputs, training_and_held_out
 from piop.run.drawn_inputs import DrawnInputs
 from piop.run.held_out import HeldOutData, HeldOutSource, Sensors
 from piop.sampling import Draws
-from piop.sampling.random import HELD_OUT
+from piop.sampling.random import CALIBRATION, HELD_OUT
 from piop.training.config import TrainingConfig
 
 
@@ -71,6 +71,32 @@ class RunSources:
             return HeldOutData(problem, _first(self.own_data(), samples), self.end)
         scheme = self.config.machine.draws
         return DrawnInputs(problem, samples, seed, queries, sensors, self.end, scheme)
+
+    def for_calibration(
+        self, problem: Problem, samples: int, seed: int, judged: int
+    ) -> HeldOutSource:
+        """Choose inputs apart from those of an evaluation, of the same distribution.
+
+        Args:
+            problem: The problem, its parameters being numbers.
+            samples: The most samples.
+            seed: Seed of inputs that are drawn.
+            judged: Number of the run's own held-out data that an evaluation takes.
+
+        Raises:
+            NotSupportedError: If none of the run's own data are left.
+            DataError: If the data are not there.
+        """
+        if self.recorded is not None and not self.config.physics:
+            data = self.own_data()
+            if len(data) <= judged:
+                raise NotSupportedError(
+                    f"the data hold out {len(data)} samples, all of them for the evaluation"
+                )
+            rest = torch.arange(judged, min(judged + samples, len(data)))
+            return HeldOutData(problem, data.take(rest), self.end)
+        scheme = self.config.machine.draws
+        return DrawnInputs(problem, samples, seed, end=self.end, scheme=scheme, purpose=CALIBRATION)
 
     def draws(self, seed: int, samples: int) -> Draws:
         """Return the draws of held-out samples."""

@@ -73,6 +73,8 @@ HELD_OUT = Purpose("held_out", 0x9E3779B9)
 """Inputs that a run is evaluated on."""
 COMPARISON = Purpose("comparison")
 """Inputs that given ones are compared with."""
+CALIBRATION = Purpose("calibration", 0x3C6EF372)
+"""Inputs whose errors say how large those of others are."""
 FIRST_SCHEME, NEWEST_SCHEME = 1, 2
 """How purposes are kept apart: by seeds in runs and data sets made before schemes were recorded,
 by names since."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -67,6 +68,40 @@ def test_inputs_outside_the_distribution_are_named(piop, finished, sensors, tmp_
     np.savez(tmp_path / "s.npz", x=x, u0=known[None])
     code, out, _ = piop("predict", finished, *arguments, "--force")
     assert "Inputs: in the distribution of the spec (p-value at least" in out
+
+
+def test_answers_have_bounds_once_the_run_is_calibrated(piop, finished, sensors, tmp_path):
+    run = tmp_path / "run"
+    copytree(finished, run)
+    arguments = ("predict", run, "--input", sensors, "--output", tmp_path / "p.nc", "--force")
+    code, out, _ = piop(*arguments)
+    assert code == 0
+    assert "not calibrated: piop evaluate RUN --calibrate N" in out
+    code, out, _ = piop("evaluate", run, "--calibrate", "33")
+    assert code == 0
+    assert out.startswith("Error bounds: 90 % confidence from 22 inputs (coverage of at least 8")
+    x = np.arange(32) / 32
+    np.savez(tmp_path / "s.npz", x=x, u0=np.stack([np.sin(2 * np.pi * x), 99 * np.sin(6 * x)]))
+    arguments = ("predict", run, "--input", tmp_path / "s.npz", *arguments[4:])
+    code, out, _ = piop(*arguments)
+    assert code == 0
+    head, first, second = out.splitlines()[-3:]
+    assert head == "Relative L2 error, bound with a confidence of 90 %:"
+    assert second == "  sample 1: not covered"
+    with xr.open_dataset(tmp_path / "p.nc", engine="h5netcdf") as data:
+        bound, estimate = data["error_bound"].values, data["error_estimate"].values
+        assert first == f"  sample 0: about {estimate[0]:.2g}, at most {bound[0]:.2g}"
+        assert np.isnan(bound[1])
+        assert data["error_bound"].attrs["confidence"] == "0.9"
+        assert data["error_estimate"].attrs["long_name"].startswith("relative L2 error that half")
+    code, out, _ = piop(*arguments, "--confidence", "0.5", "--json")
+    assert code == 0
+    found = json.loads(out)
+    assert found["error_bound"][0] < bound[0]
+    assert found["error_bound"][1] is None
+    code, _, err = piop(*arguments, "--confidence", "0.99")
+    assert code == 2
+    assert "confidence: 0.99 needs a calibration of at least 99 inputs; there are 22" in err
 
 
 BAD_PREDICTIONS = {

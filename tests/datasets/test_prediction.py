@@ -13,7 +13,8 @@ def test_a_prediction_on_a_grid_has_its_axes_and_units(line, tmp_path):
     queries = read_queries("t=0:1:2, x=0:2:3", line)
     values = torch.arange(12.0).reshape(2, 6)
     given = {"run": "runs/a", "input": "\udcff.csv"}  # a file name that is no text
-    own = {"per_sample": {"p_value": np.array([0.5, 0.25])}}
+    p_values = xr.DataArray([0.5, 0.25], dims="sample", attrs={"units": "1"})
+    own = {"per_sample": {"p_value": p_values}}
     write_prediction(tmp_path / "p.nc", line, queries, {"u": values}, **own, **given)
     with xr.open_dataset(tmp_path / "p.nc", engine="h5netcdf") as data:
         assert data["u"].dims == ("sample", "t", "x")

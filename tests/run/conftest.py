@@ -20,4 +20,5 @@ def heat():
 @pytest.fixture(scope="session")
 def trained(heat, tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "trained"
-    return fit(heat, steps=250, out=path, samples=6, device="cpu", precision="float64")
+    own = {"device": "cpu", "precision": "float64"}
+    return fit(heat, steps=250, out=path, samples=6, calibrate=0, **own)

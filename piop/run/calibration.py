@@ -1,0 +1,226 @@
+"""Calibration of an operator: bounds of the error of one prediction, with a stated confidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self, final
+
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor
+
+from piop.errors import NotSupportedError, UsageError
+from piop.fields import FunctionSamples
+from piop.metrics import relative_l2
+from piop.problem import Problem
+from piop.run.conformal import bounding_score, coverage
+from piop.run.evaluation import nonzero_solutions
+from piop.run.held_out import HeldOut
+from piop.run.residual_indicator import Indicator, ResidualSize
+
+INPUTS = 150
+"""Inputs of a calibration, unless their references take too long."""
+FEWEST = 20
+"""Inputs with which there is a calibration at all, unless the number was asked for."""
+SELECTION = 3
+"""One input in so many is for the choice of the indicator; scores come from the others."""
+CONFIDENCE = 0.9
+"""Confidence of bounds, unless another is asked for."""
+
+
+@final
+@dataclass(frozen=True)
+class Calibration:
+    """How large the errors of an operator are beside an indicator of them.
+
+    A score is (relative L2 error + error estimate of the reference) / indicator of one input.
+
+    Attributes:
+        indicator: Chosen on inputs of its own.
+        scores: Unknown → score of each of N inputs ``[N]`` float64.
+        correlation: Rank correlation of indicator and error over these inputs; None where the
+            indicator is the same for all.
+        selection: Inputs that the indicator was chosen on.
+        sensors: Input → number of sensors.
+        identity: Seed of the inputs, steps of the training and hash of the problem.
+    """
+
+    indicator: Indicator
+    scores: Mapping[str, Tensor]
+    correlation: float | None
+    selection: int
+    sensors: Mapping[str, int]
+    identity: Mapping[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        problem: Problem,
+        held_out: HeldOut,
+        prediction: Mapping[str, Tensor],
+        residual_size: ResidualSize | None,
+        identity: Mapping[str, Any],
+    ) -> Self:
+        """Compare predictions with references.
+
+        Args:
+            problem: The problem.
+            held_out: Inputs that were never trained on, with their solutions.
+            prediction: Channel → predictions ``[B, *grid]``.
+            residual_size: Measures the residual of a prediction; None where it cannot be.
+            identity: What is calibrated.
+        """
+        kept = nonzero_solutions(problem, held_out).nonzero()[:, 0]
+        held_out = held_out.take(kept)
+        judged = [name for name in problem.unknowns if name in held_out.truth]
+        errors = {n: _finite(relative_l2(prediction[n][kept], held_out.truth[n])) for n in judged}
+        if held_out.error_estimate is not None:
+            errors = {n: e + _finite(held_out.error_estimate) for n, e in errors.items()}
+        residuals = None
+        if residual_size is not None:
+            with suppress(NotSupportedError):
+                residuals = residual_size(held_out.inputs)
+        sensors = {name: _sensors(samples) for name, samples in held_out.inputs.items()}
+        return cls.learn(errors, residuals, sensors, identity)
+
+    @classmethod
+    def learn(
+        cls,
+        errors: Mapping[str, Tensor],
+        residuals: Tensor | None,
+        sensors: Mapping[str, int],
+        identity: Mapping[str, Any],
+    ) -> Self:
+        """Choose the indicator on every third input, and score the others.
+
+        Args:
+            errors: Unknown → relative L2 error of each input ``[B]`` float64, not finite for none.
+            residuals: As :class:`piop.run.residual_indicator.ResidualSize` returns them ``[B, E]``.
+            sensors: Input → number of sensors.
+            identity: What is calibrated.
+        """
+        largest = torch.stack([*errors.values()]).amax(0)
+        count = len(largest)
+        chosen = torch.arange(count) % SELECTION == 0
+        selection = None if residuals is None else residuals[chosen]
+        indicator = Indicator.choose(selection, largest[chosen])
+        sizes = indicator(residuals, count)[~chosen]
+        correlation = None
+        if indicator.needs_residual and len(sizes) > 1:
+            correlation = float(spearmanr(sizes, largest[~chosen])[0])
+        scores = {name: _finite(e[~chosen] / sizes) for name, e in errors.items()}
+        return cls(indicator, scores, correlation, int(chosen.sum()), sensors, identity)
+
+    @property
+    def count(self) -> int:
+        """N, the number of scores."""
+        return len(self.joint)
+
+    @cached_property
+    def joint(self) -> Tensor:
+        """The largest score of all unknowns of each input ``[N]``."""
+        return torch.stack([*self.scores.values()]).amax(0)
+
+    def bounds(self, indicators: Tensor, confidence: float) -> dict[str, Tensor]:
+        """Return bounds of the relative L2 errors of inputs ``[B]``.
+
+        Args:
+            indicators: Of these inputs ``[B]``.
+            confidence: Probability that a bound holds.
+
+        Returns:
+            By unknown; under an empty name that of all unknowns together.
+
+        Raises:
+            UsageError: If the calibration has too few inputs for the confidence.
+        """
+        return {
+            name: bounding_score(scores, confidence) * indicators
+            for name, scores in {"": self.joint, **self.scores}.items()
+        }
+
+    def estimates(self, indicators: Tensor) -> Tensor:
+        """Return the error that half of the inputs with these indicators stay below ``[B]``."""
+        return self.joint.median() * indicators
+
+    def covers(self, inputs: Mapping[str, FunctionSamples]) -> bool:
+        """Whether inputs have as many sensors as those of the calibration, or more."""
+        return all(_sensors(s) >= self.sensors.get(name, 0) for name, s in inputs.items())
+
+    def summary(self, confidence: float = CONFIDENCE) -> dict[str, Any]:
+        """Return what a user is told of it.
+
+        Raises:
+            UsageError: If it has too few inputs for the confidence.
+        """
+        expected, low = coverage(self.count, confidence)
+        quantile = bounding_score(self.joint, confidence)
+        positive = self.joint.clamp(min=torch.finfo(torch.float64).tiny)
+        return {
+            "confidence": confidence,
+            "inputs": self.count,
+            "coverage": expected,
+            "coverage_low": low,
+            "bound_over_error": float((quantile / positive).log().mean().exp()),
+            "indicator": self.indicator.to_json()["kind"],
+            "correlation": self.correlation,
+        }
+
+    def summary_or_reason(self) -> dict[str, Any]:
+        """Return the summary, or the ``reason`` why there is none at the usual confidence."""
+        try:
+            return self.summary()
+        except UsageError as error:
+            return {"reason": str(error)}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content of ``calibration.json``."""
+        return {
+            **self.identity,
+            "score": "(relative L2 error + error estimate of the reference) / indicator",
+            "indicator": self.indicator.to_json(),
+            "selection": self.selection,
+            "correlation": self.correlation,
+            "sensors": dict(self.sensors),
+            "scores": {name: scores.tolist() for name, scores in self.scores.items()},
+        }
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Self:
+        """Read what :meth:`to_json` returned.
+
+        Raises:
+            KeyError, TypeError, ValueError: If it is something else.
+        """
+        scores = {
+            name: torch.tensor([torch.inf if s is None else s for s in own], dtype=torch.float64)
+            for name, own in found["scores"].items()
+        }
+        identity = {name: found[name] for name in IDENTITY}
+        return cls(
+            Indicator.from_json(found["indicator"]),
+            scores,
+            found["correlation"],
+            found["selection"],
+            found["sensors"],
+            identity,
+        )
+
+
+IDENTITY = ("seed", "steps", "hash")
+"""What tells whether a calibration is of the weights and the problem as they are."""
+
+
+def _finite(values: Tensor) -> Tensor:
+    """Count what is not a number as infinite."""
+    return values.double().cpu().nan_to_num(nan=torch.inf, posinf=torch.inf)
+
+
+def _sensors(samples: FunctionSamples) -> int:
+    """Return the number of sensors that every sample has."""
+    if samples.mask is None:
+        return samples.points.shape[1]
+    return int(samples.mask.sum(1).min())

@@ -1,0 +1,224 @@
+"""Error bounds of single answers, learned from inputs that were never trained on."""
+
+import json
+from shutil import copytree
+
+import numpy as np
+import pytest
+import torch
+
+from piop.datasets import Queries
+from piop.errors import DamagedFileError, UsageError
+from piop.json_values import json_value
+from piop.metrics import relative_l2
+from piop.problem import Problem
+from piop.run import Run, fit
+from piop.run.calibration import Calibration
+from piop.run.held_out import HeldOut
+from piop.run.residual_indicator import Indicator
+from piop.sampling import Draws
+from piop.sampling.random import CALIBRATION, HELD_OUT
+
+
+def drawn(count, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(count, generator=generator, dtype=torch.float64)
+
+
+def test_an_indicator_follows_the_power_of_the_residual():
+    residuals = drawn(200).exp()[:, None] * torch.tensor([2.0, 4.0])
+    errors = 0.03 * residuals[:, 0] ** 0.7 * (0.1 * drawn(200, 1)).exp()
+    indicator = Indicator.choose(residuals, errors)
+    assert indicator.power == pytest.approx(0.7, abs=0.03)
+    found = indicator(residuals, 200)
+    assert float((found / errors).log().std()) == pytest.approx(0.1, abs=0.02)
+    assert float((found / errors).log().mean()) == pytest.approx(0, abs=0.01)
+    again = Indicator.from_json(json.loads(json.dumps(indicator.to_json())))
+    assert again == indicator
+
+
+@pytest.mark.parametrize("residuals", [None, drawn(100).exp()[:, None]], ids=["none", "unrelated"])
+def test_without_a_residual_that_tells_the_error_all_inputs_are_alike(residuals):
+    errors = drawn(100, 5).exp()
+    indicator = Indicator.choose(residuals, errors)
+    assert not indicator.needs_residual
+    assert indicator(residuals, 3).tolist() == [pytest.approx(float(errors.log().mean().exp()))] * 3
+
+
+def test_a_vanishing_residual_is_no_proof():
+    residuals = (1 + drawn(100).abs())[:, None]
+    indicator = Indicator.choose(residuals, residuals[:, 0])
+    tiny, least = indicator(torch.tensor([[1e-9], [0.5]], dtype=torch.float64), 2).tolist()
+    assert tiny == pytest.approx(least, rel=0.05)
+
+
+@pytest.fixture(scope="module")
+def calibrated(trained, tmp_path_factory):
+    """150 inputs, of which 50 choose the indicator."""
+    run = Run.load(copytree(trained.path, tmp_path_factory.mktemp("runs") / "calibrated"))
+    run.calibrate(150)
+    return run
+
+
+def inputs_and_errors(run, count, seed):
+    held_out = run.held_out(count, seed=seed)
+    values = {
+        n: (s.points[..., 0].numpy(), s.values[..., 0].numpy()) for n, s in held_out.inputs.items()
+    }
+    found = run.predict(values, {n: a.numpy() for n, a in held_out.queries.axes.items()})
+    return found, relative_l2(torch.from_numpy(found["u"].values), held_out.truth["u"])
+
+
+def test_bounds_hold_as_often_as_stated(calibrated):
+    found, errors = inputs_and_errors(calibrated, 300, seed=123)
+    bounds = found["error_bound"].values
+    covered = np.isfinite(bounds)
+    assert covered.mean() > 0.95  # the others are called unusual, at 1 %
+    held = errors.numpy()[covered] <= bounds[covered]
+    # 0.9 ± 3 deviations, of 100 scores (0.03) and of 300 inputs (0.017)
+    assert 0.8 < held.mean() < 1
+    assert found["error_bound"].attrs["confidence"] == "0.9"
+    assert found["error_bound"].attrs["calibration_inputs"] == "100"
+    half = errors.numpy()[covered] <= found["error_estimate"].values[covered]
+    assert 0.35 < half.mean() < 0.65
+
+
+def test_a_higher_confidence_bounds_more(calibrated):
+    inputs = {"u0": np.cos(np.pi * np.arange(8) / 4 + 0.3)}
+    bounds = [
+        float(calibrated.predict(inputs, confidence=c)["error_bound"].item())
+        for c in (0.5, 0.9, 0.99)
+    ]
+    assert bounds == sorted(bounds)
+    assert bounds[0] < bounds[2]
+
+
+def test_other_inputs_are_not_covered(calibrated):
+    x = np.arange(8) / 4
+    usual = np.cos(np.pi * x + 0.3)
+    found = calibrated.predict({"u0": np.stack([usual, 30 * usual])})
+    assert np.isfinite(found["error_bound"].values).tolist() == [True, False]
+    assert np.isfinite(found["error_estimate"].values).tolist() == [True, False]
+    fewer = calibrated.predict({"u0": (x[::2], usual[::2])})
+    assert np.isnan(fewer["error_bound"].values).all()
+
+
+def test_the_same_input_has_the_same_bound_whatever_is_asked_of_it(calibrated):
+    x = np.arange(8) / 4
+    several = np.stack([np.cos(np.pi * x + phase) for phase in (0.1, 0.5, 0.9, 1.3, 1.7)])
+    whole = calibrated.predict({"u0": several})["error_bound"].values
+    alone = calibrated.predict({"u0": several[3]}, {"t": [1.5], "x": [0.3]})["error_bound"].values
+    assert alone == pytest.approx(whole[3:4], rel=1e-9)
+
+
+def test_too_few_inputs_for_the_confidence_are_refused(calibrated):
+    inputs = {"u0": np.cos(np.pi * np.arange(8) / 4 + 0.3)}
+    with pytest.raises(UsageError, match="at least 199 inputs; there are 100"):
+        calibrated.predict(inputs, confidence=0.995)
+
+
+def test_inputs_are_apart_from_those_of_the_evaluation():
+    numbers = [Draws.of(p, 3, range(4)).uniform("u", 5) for p in (CALIBRATION, HELD_OUT)]
+    assert not (numbers[0] == numbers[1]).any()
+    first = [Draws.of(p, 3, range(4), scheme=1).uniform("u", 5) for p in (CALIBRATION, HELD_OUT)]
+    assert not (first[0] == first[1]).any()
+
+
+@pytest.fixture
+def own(heat, tmp_path):
+    return fit(heat, steps=2, out=tmp_path / "own", samples=2, calibrate=30, device="cpu")
+
+
+def test_training_calibrates_where_asked(own):
+    found = json.loads((own.path / "calibration.json").read_text())
+    assert found["hash"] == own.problem.hash
+    assert found["steps"] == 2
+    assert len(found["scores"]["u"]) == 20
+    assert found["selection"] == 10
+    again = Run.load(own.path).calibration
+    assert again.joint.tolist() == own.calibration.joint.tolist()
+    assert again.indicator == own.calibration.indicator
+
+
+def test_a_calibration_of_other_weights_counts_no_more(own):
+    from piop.run import resume
+
+    resumed = resume(own.path, steps=4, samples=0)
+    assert resumed.calibration is None
+    inputs = {"u0": np.cos(np.pi * np.arange(8) / 4 + 0.3)}
+    assert "error_bound" not in resumed.predict(inputs)
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda t: t[:20], lambda t: t.replace("factor", "fac")], ids=["cut", "renamed"]
+)
+def test_a_damaged_calibration_is_named(own, damage):
+    path = own.path / "calibration.json"
+    path.write_text(damage(path.read_text()))
+    with pytest.raises(DamagedFileError, match=r"calibration\.json: is damaged"):
+        _ = own.calibration
+
+
+def test_a_short_training_leaves_no_time_for_a_calibration(heat, tmp_path, caplog):
+    with caplog.at_level("INFO"):
+        run = fit(heat, steps=1, out=tmp_path / "r", samples=1, device="cpu")
+    assert run.calibration is None
+    assert f"Calibrate it with: piop evaluate {run.path} --calibrate 150" in caplog.text
+
+
+TWO = """
+piop: 1
+name: two
+time: {t: [0, 1]}
+space: {x: [0, 1]}
+unknowns: [u, v]
+inputs:
+  a: {of: [x], law: fourier_series, terms: 2, amplitude: [-1, 1], wavenumber: [1, 2]}
+equations:
+  - dt(u) = dxx(u)
+  - dt(v) = dxx(v)
+initial: {u: a, v: a}
+boundary: {x: periodic}
+"""
+
+
+def test_each_unknown_has_a_bound_and_all_have_one_together():
+    """Errors 0.1, 0.2, …, of one unknown, and 2.0, 1.9, … of the other; a reference off by 1."""
+    count = 30
+    sizes = torch.arange(1, count + 1, dtype=torch.float64)[:, None, None] / 10
+    ones = torch.ones(count, 2, 3, dtype=torch.float64)
+    prediction = {"u": ones + sizes, "v": ones + sizes.flip(0)}
+    off = torch.ones(count, dtype=torch.float64)
+    held_out = HeldOut({}, {}, Queries(), {"u": ones, "v": ones}, off, off.bool())
+    found = Calibration.of(Problem.from_yaml(TWO), held_out, prediction, None, {})
+    assert found.selection == 10
+    assert found.count == 20
+    factor = found.indicator.factor
+    kept = [i for i in range(count) if i % 3]
+    errors = {"u": [i / 10 + 1.1 for i in kept], "v": [(29 - i) / 10 + 1.1 for i in kept]}
+    for name, own in errors.items():
+        assert (factor * found.scores[name]).tolist() == pytest.approx(own)
+    one = torch.full((1,), factor, dtype=torch.float64)
+    bounds = {name: bound.item() for name, bound in found.bounds(one, 0.9).items()}
+    largest = [max(pair) for pair in zip(errors["u"], errors["v"], strict=True)]
+    expected = {"": largest, **errors}
+    assert bounds == {n: pytest.approx(sorted(e)[18]) for n, e in expected.items()}  # ⌈21 · 0.9⌉
+    assert found.summary()["bound_over_error"] >= 1
+
+
+def test_a_prediction_that_is_no_number_counts_as_infinitely_wrong():
+    ones = torch.ones(30, 2, 3, dtype=torch.float64)
+    prediction = {"u": 1.1 * ones, "v": 1.1 * ones}
+    prediction["v"][:15] = torch.nan
+    off = torch.zeros(30, dtype=torch.float64)
+    held_out = HeldOut({}, {}, Queries(), {"u": ones, "v": ones}, off, off == 0)
+    found = Calibration.of(Problem.from_yaml(TWO), held_out, prediction, None, {})
+    assert int(found.scores["v"].isinf().sum()) == 10
+    assert found.bounds(torch.ones(1), 0.9)[""].isinf().all()
+    again = Calibration.from_json(
+        json.loads(json.dumps(json_value({**found.to_json(), **IDENTITY})))
+    )
+    assert torch.equal(again.joint, found.joint)
+
+
+IDENTITY = {"seed": 0, "steps": 1, "hash": "h"}
