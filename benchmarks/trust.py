@@ -21,11 +21,10 @@ from typing import Any
 
 import torch
 from record import RESULTS, record
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from piop.errors import NotSupportedError
-from piop.metrics import relative_l2
+from piop.metrics import rank_correlation, relative_l2
 from piop.problem import Problem
 from piop.run import Run, fit
 from piop.run.calibration import INPUTS, Calibration
@@ -92,7 +91,7 @@ def measure(errors: dict[str, Tensor], residuals: Tensor | None) -> dict[str, An
         same = alike.indicator(None, len(rest))
         plain.append(float((alike.bounds(same, 0.9)[""] / largest[rest]).log().mean()))
         if learned.indicator.needs_residual:
-            correlations.append(float(spearmanr(sizes, largest[rest])[0]))
+            correlations.append(rank_correlation(sizes, largest[rest]))
 
     def mean(values: list[float]) -> float:
         return sum(values) / len(values)

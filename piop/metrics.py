@@ -90,6 +90,17 @@ def summarise(errors: Tensor) -> ErrorSummary:
     return ErrorSummary(float(errors.mean()), std, tuple(errors.tolist()))
 
 
+def rank_correlation(a: Tensor, b: Tensor) -> float:
+    """Spearman's rank correlation of two quantities ``[B]`` without ties.
+
+    Example:
+        >>> rank_correlation(torch.tensor([1.0, 2.0, 9.0]), torch.tensor([0.1, 0.2, 0.3]))
+        1.0
+    """
+    ranks = torch.stack([v.argsort().argsort().double() for v in (a, b)])
+    return float(torch.corrcoef(ranks)[0, 1])
+
+
 def trivial_baselines(truth: Tensor, initial: Tensor | None = None) -> dict[str, Tensor]:
     """Errors of predictions that know no equation; an operator that does not beat them is useless.
 

@@ -82,6 +82,41 @@ def bounds_text(arrays: Mapping[str, Any], confidence: float) -> str:
     return "\n".join([head, *rows])
 
 
+SOURCES = (
+    "tolerance",
+    "operator_answers",
+    "solver_answers",
+    "unsolved_answers",
+    "solver_seconds",
+    "unsolved_because",
+)
+"""Attributes of a prediction to a tolerance."""
+
+
+def sources_text(attributes: Mapping[str, Any], confidence: float) -> str:
+    """Say how many answers are the operator's, and how many the solver's.
+
+    Args:
+        attributes: Of the prediction.
+        confidence: Of the bounds.
+    """
+    operator, solver, neither = (
+        attributes[f"{name}_answers"] for name in ("operator", "solver", "unsolved")
+    )
+    total, seconds = operator + solver + neither, attributes["solver_seconds"]
+    text = (
+        f"Tolerance {attributes['tolerance']:g}, confidence {100 * confidence:g} %: {operator} of "
+        f"{total} answers by the operator"
+    )
+    if solver:
+        whole = f"all {total} would take about {seconds / (solver + neither) * total:.2g} s"
+        text += f", {solver} by the reference solver in {seconds:.2g} s ({whole})"
+    if neither:
+        reason = attributes["unsolved_because"] or "the solver did not reach the tolerance"
+        text += f", {neither} beyond it, for the solver has no answer: {reason}"
+    return text
+
+
 def calibration_text(found: Mapping[str, Any]) -> str:
     """Say what a calibration gives.
 

@@ -19,10 +19,12 @@ from piop.cli.console import (
     print_json,
 )
 from piop.cli.error_tables import (
+    SOURCES,
     bounds_text,
     show_calibration,
     show_discretisation,
     show_results,
+    sources_text,
     typicality_text,
 )
 from piop.cli.progress import progress
@@ -120,6 +122,11 @@ def evaluate(
     show_default=True,
     help="Probability that the error of an input of the distribution is within its bound.",
 )
+@click.option(
+    "--tolerance",
+    type=float,
+    help="Solve by the reference solver where the bound of the relative L2 error exceeds this.",
+)
 @click.option("--output", type=PATH, required=True, help="F.nc or F.zarr.")
 @force_option
 @device_option
@@ -130,6 +137,7 @@ def predict(
     at: str | None,
     queries: Path | None,
     confidence: float,
+    tolerance: float | None,
     output: Path,
     force: bool,
     device: str | None,
@@ -139,7 +147,8 @@ def predict(
 
     Variables and CSV columns are named as in the spec; a column "sample" numbers the inputs. Inputs
     that cannot be of the distribution of the spec, on which RUN was trained, are named. Where RUN
-    is calibrated, every answer has a bound of its error.
+    is calibrated, every answer has a bound of its error; with --tolerance, answers whose bound
+    exceeds it are those of the reference solver.
     """
     if at is not None and queries is not None:
         raise UsageError("give --at or --queries, not both")
@@ -157,11 +166,13 @@ def predict(
     where = queries if queries is not None else at
     given = None if where is None else read_queries(where, loaded.problem)
     requested = read_at(loaded.problem, given, loaded.model.operator.end_only)
-    found = loaded.predict(observed, requested, confidence)
+    found = loaded.predict(observed, requested, confidence, tolerance)
     channels = loaded.problem.channels
     arrays = {str(name): variable for name, variable in found.data_vars.items()}
     values = {name: arrays.pop(name).values for name in channels}
     made_from = {"run": str(run), "input": str(source)}
+    if tolerance is not None:
+        made_from |= {name: str(found.attrs[name]) for name in SOURCES}
     write_prediction(
         output, loaded.problem, requested, values, per_sample=arrays, force=force, **made_from
     )
@@ -170,6 +181,7 @@ def predict(
         "samples": found.sizes["sample"],
         "shape": list(requested.shape),
         "unknowns": list(channels),
+        **({} if tolerance is None else {name: found.attrs[name] for name in SOURCES}),
         **{name: json_value(array.values) for name, array in arrays.items()},
     }
     if as_json:
@@ -180,3 +192,5 @@ def predict(
         with suppress(NotSupportedError):
             print(typicality_text(loaded.typicality(read_inputs(loaded.problem, observed))))
         print(bounds_text(arrays, confidence))
+        if tolerance is not None:
+            print(sources_text(found.attrs, confidence))

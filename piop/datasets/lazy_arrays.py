@@ -16,7 +16,7 @@ SAMPLE, POINT = "sample", "point"
 ESTIMATE = "error_estimate"
 ACCEPTED, POINTS, STEP = "reference_accepted", "reference_points", "reference_step"
 IN_DISTRIBUTION, P_VALUE = "in_distribution", "p_value"
-ERROR_BOUND, RESIDUAL = "error_bound", "residual"
+ERROR_BOUND, RESIDUAL, SOURCE = "error_bound", "residual", "source"
 AXIS = "reference_axis"
 SAMPLE_VARIABLES = {
     ESTIMATE: {"long_name": "relative L2 error estimate of the reference", "units": "1"},
@@ -36,6 +36,11 @@ SAMPLE_VARIABLES = {
         "long_name": "bound of the relative L2 error of every unknown",
         "comment": "not a number where the bound does not cover the inputs",
         "units": "1",
+    },
+    SOURCE: {
+        "long_name": "where the answer comes from",
+        "flag_values": "0, 1, 2",
+        "flag_meanings": "operator solver operator_beyond_tolerance",
     },
     RESIDUAL: {
         "long_name": "residual over the size of the solution, 1 for a typical input",

@@ -9,12 +9,11 @@ from functools import cached_property
 from typing import Any, Self, final
 
 import torch
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from piop.errors import NotSupportedError, UsageError
 from piop.fields import FunctionSamples
-from piop.metrics import relative_l2
+from piop.metrics import rank_correlation, relative_l2
 from piop.problem import Problem
 from piop.run.conformal import bounding_score, coverage
 from piop.run.evaluation import nonzero_solutions
@@ -110,7 +109,7 @@ class Calibration:
         sizes = indicator(residuals, count)[~chosen]
         correlation = None
         if indicator.needs_residual and len(sizes) > 1:
-            correlation = float(spearmanr(sizes, largest[~chosen])[0])
+            correlation = rank_correlation(sizes, largest[~chosen])
         scores = {name: _finite(e[~chosen] / sizes) for name, e in errors.items()}
         return cls(indicator, scores, correlation, int(chosen.sum()), sensors, identity)
 

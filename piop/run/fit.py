@@ -363,8 +363,9 @@ class Judging:
         phases.enter(JobPhase.EVALUATING)
         run.evaluate_after_training(self.samples, solved)
         if self.calibrate != 0:
-            phases.enter(JobPhase.CALIBRATING)
             left = run.seconds_of_judging - (clock.monotonic() - begun)
+            if self.calibrate is not None or left > 0:
+                phases.enter(JobPhase.CALIBRATING)
             run.calibrate_after_training(self.calibrate, solved, left)
 
 

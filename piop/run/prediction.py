@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,13 @@ from piop.datasets.lazy_arrays import (
     P_VALUE,
     RESIDUAL,
     SAMPLE_VARIABLES,
+    SOURCE,
 )
 from piop.errors import DataError, UsageError
 from piop.models.core.base import Inputs
 from piop.models.core.interpolation import interpolate_grid
 from piop.problem import Problem
+from piop.run.fallback import AnswerSource, Fallback
 from piop.sampling.typicality import Typicality
 from piop.training.batches.data import interpolate_needed_inputs
 from piop.training.batches.function_sources import interpolate_inputs
@@ -293,6 +295,34 @@ def add_error_bounds(
         )
     if residual is not None:
         _add(prediction, RESIDUAL, residual)
+
+
+def put_solutions(
+    prediction: xr.Dataset, channels: Sequence[str], rows: Tensor, solved: Fallback
+) -> None:
+    """Put solutions of the reference solver in place of predictions, and say which are which.
+
+    Args:
+        prediction: As of :func:`as_dataset`, with error bounds.
+        channels: The channels of the solutions.
+        rows: Numbers of the samples that exceed the tolerance.
+        solved: What the solver found for them.
+    """
+    count = prediction.sizes["sample"]
+    source = torch.full((count,), AnswerSource.OPERATOR, dtype=torch.int8)
+    source[rows] = AnswerSource.UNSOLVED
+    good = rows[solved.solved]
+    source[good] = AnswerSource.SOLVER
+    for channel, name in enumerate(channels):
+        array = prediction[name].values
+        array[good] = solved.values[solved.solved][..., channel].reshape(-1, *array.shape[1:])
+    for name in (ESTIMATE, ERROR_BOUND, *_bounds_of_unknowns(prediction)):
+        prediction[name].values[good] = solved.errors[solved.solved]
+    _add(prediction, SOURCE, source)
+
+
+def _bounds_of_unknowns(prediction: xr.Dataset) -> list[str]:
+    return [str(name) for name in prediction.data_vars if str(name).startswith(f"{ERROR_BOUND}_")]
 
 
 def _add(prediction: xr.Dataset, name: str, values: Tensor, **attributes: Any) -> None:

@@ -22,6 +22,7 @@ from piop.errors import DamagedFileError, DataError, NotSupportedError, SolverEr
 from piop.json_values import json_value
 from piop.models.core.base import Backbone, Inputs, Preset
 from piop.problem import Problem, late_imports
+from piop.reference.solve import requested_tolerance
 from piop.run import evaluation
 from piop.run.calibration import CONFIDENCE, FEWEST, INPUTS, Calibration
 from piop.run.configuration import move_to_device
@@ -30,11 +31,18 @@ from piop.run.data import (
     DataArgument,
     GivenData,
 )
+from piop.run.fallback import solve_samples
 from piop.run.folder import CALIBRATION, DISCRETISATION, EVALUATION, RunFolder, versions
 from piop.run.held_out import HeldOut, HeldOutSource, JudgedSamples
 from piop.run.held_out import Sensors as Placement
 from piop.run.parameter_estimation import infer, trained_estimates
-from piop.run.prediction import add_error_bounds, add_typicality, as_dataset, predict_values
+from piop.run.prediction import (
+    add_error_bounds,
+    add_typicality,
+    as_dataset,
+    predict_values,
+    put_solutions,
+)
 from piop.run.references import Progress
 from piop.run.residual_indicator import ResidualSize
 from piop.run.resolution_study import Grids, Sensors, study_discretisation
@@ -174,6 +182,7 @@ class Run:
         inputs: InputData | None = None,
         at: Any = None,
         confidence: float = CONFIDENCE,
+        tolerance: float | None = None,
     ) -> xr.Dataset:
         """Predict the solutions of given inputs.
 
@@ -184,6 +193,9 @@ class Run:
                 grid of the spec.
             confidence: Probability that the error of an input of the distribution is within its
                 bound.
+            tolerance: Largest relative L2 error: samples whose bound exceeds it, or is not known,
+                are solved by the reference solver of the spec instead, to this tolerance. Over
+                inputs of the distribution, at most 1 − confidence of all answers exceed it.
 
         Returns:
             A variable per unknown over ``sample`` and the coordinates, with units. Then, for each
@@ -193,13 +205,25 @@ class Run:
             run is calibrated (:meth:`calibrate`), ``error_estimate`` and ``error_bound`` of the
             relative L2 error over the whole solution, each unknown's (``error_bound_u``) where
             there are several, and the ``residual``. They are NaN for inputs outside the
-            distribution, or with fewer sensors than those of the calibration.
+            distribution, or with fewer sensors than those of the calibration. With a tolerance,
+            ``source``: 0 for the operator, 1 for the solver, whose error estimate is the bound, 2
+            for an answer of the operator that exceeds the tolerance because the solver has none;
+            the attributes count them, and give the seconds of the solver.
 
         Raises:
             DataError: If inputs or points do not fit.
-            UsageError: If the calibration has too few inputs for the confidence.
+            UsageError: If the calibration has too few inputs for the confidence; if a tolerance is
+                below that of the solver, or the run is not calibrated.
         """
         check_confidence(confidence)
+        calibrated = self.calibration
+        if tolerance is not None:
+            tolerance = requested_tolerance(self.solved, tolerance)
+            if calibrated is None:
+                raise UsageError(
+                    "tolerance: the run is not calibrated, so no error is bounded. Calibrate it "
+                    f"with: piop evaluate {self.path} --calibrate {INPUTS}"
+                )
         queries = read_at(self.problem, at, self.model.operator.end_only)
         observed = read_inputs(self.problem, inputs)
         remedy = "Predict fewer samples or points at a time, half as many to begin with"
@@ -212,9 +236,31 @@ class Run:
             typicality = self.typicality(observed)
             add_typicality(found, typicality)
             outside = ~typicality.inside
-        if (calibrated := self.calibration) is not None:
-            self._add_bounds(found, calibrated, observed, outside, confidence)
+        if calibrated is not None:
+            bounds = self._add_bounds(found, calibrated, observed, outside, confidence)
+            if tolerance is not None:
+                beyond = (~(bounds <= tolerance)).nonzero()[:, 0]
+                self._solve_instead(found, observed, queries, beyond, tolerance)
         return found
+
+    def _solve_instead(
+        self, found: xr.Dataset, observed: Inputs, queries: Queries, rows: Tensor, tolerance: float
+    ) -> None:
+        """Put solutions of the reference solver in place of some predictions."""
+        count, problem = found.sizes["sample"], self.solved
+        own = {name: samples.repeat(count).take(rows) for name, samples in observed.items()}
+        with threads_of(self.config.machine):
+            solved = solve_samples(problem, own, queries, tolerance, len(rows))
+        put_solutions(found, problem.channels, rows, solved)
+        good = int(solved.solved.sum())
+        found.attrs |= {
+            "tolerance": tolerance,
+            "operator_answers": count - len(rows),
+            "solver_answers": good,
+            "unsolved_answers": len(rows) - good,
+            "solver_seconds": solved.seconds,
+            "unsolved_because": "; ".join(solved.reasons),
+        }
 
     def _add_bounds(
         self,
@@ -223,8 +269,12 @@ class Run:
         observed: Inputs,
         outside: Tensor | None,
         confidence: float,
-    ) -> None:
-        """Add error estimates and bounds to a prediction, NaN where they do not cover it."""
+    ) -> Tensor:
+        """Add error estimates and bounds to a prediction, NaN where they do not cover it.
+
+        Returns:
+            The bounds of all unknowns together ``[B]``.
+        """
         count, residuals, relative = found.sizes["sample"], None, None
         if calibrated.indicator.needs_residual:
             with threads_of(self.config.machine):
@@ -249,6 +299,7 @@ class Run:
             "coverage_at_least": f"{known['coverage_low']:.3f}",
         }
         add_error_bounds(found, estimate, bounds, relative, attributes)
+        return bounds[""]
 
     @property
     def calibration(self) -> Calibration | None:

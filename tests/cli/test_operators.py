@@ -99,6 +99,18 @@ def test_answers_have_bounds_once_the_run_is_calibrated(piop, finished, sensors,
     found = json.loads(out)
     assert found["error_bound"][0] < bound[0]
     assert found["error_bound"][1] is None
+    code, out, _ = piop(*arguments, "--tolerance", "1e-4")
+    assert code == 0
+    line = out.splitlines()[-1]
+    assert line.startswith(
+        "Tolerance 0.0001, confidence 90 %: 0 of 2 answers by the operator, 2 by"
+    )
+    with xr.open_dataset(tmp_path / "p.nc", engine="h5netcdf") as data:
+        assert data["source"].values.tolist() == [1, 1]
+        assert data.attrs["solver_answers"] == "2"
+        assert data["u"].values[0, 0] == pytest.approx(
+            np.sin(2 * np.pi * data["x"].values), abs=1e-6
+        )
     code, _, err = piop(*arguments, "--confidence", "0.99")
     assert code == 2
     assert "confidence: 0.99 needs a calibration of at least 99 inputs; there are 22" in err

@@ -24,6 +24,9 @@ def test_phases_end_with_a_run_that_is_trained_resumed_and_finished(heat, tmp_pa
     assert list(phases.seconds) == ["preparing", "training", "evaluating"]
     assert all(seconds > 0 for seconds in phases.seconds.values())
     assert no_longer_counts(phases)
+    asked = JobPhases()
+    fit(heat, steps=2, out=tmp_path / "asked", samples=1, calibrate=3, phases=asked)
+    assert list(asked.seconds) == ["preparing", "training", "evaluating", "calibrating"]
     again = JobPhases()
     assert resume(run.path, samples=0, phases=again).unchanged
     assert list(again.seconds) == ["preparing"]
