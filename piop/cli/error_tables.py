@@ -58,8 +58,17 @@ def bounds_text(arrays: Mapping[str, Any], confidence: float) -> str:
         arrays: What :meth:`piop.run.Run.predict` tells of each sample, by name.
         confidence: Of the bounds.
     """
-    from piop.datasets.lazy_arrays import ERROR_BOUND, ESTIMATE
+    import numpy as np
 
+    from piop.datasets.lazy_arrays import ERROR_BOUND, ESTIMATE, SENSOR_ERROR
+
+    known = ERROR_BOUND in arrays and bool(np.isfinite(arrays[ERROR_BOUND].values).any())
+    if SENSOR_ERROR in arrays and not known:
+        share = max(arrays[SENSOR_ERROR].values)
+        return (
+            "Error bounds: none for fewer sensors than those of the spec, which alone cause a "
+            f"relative L2 error of about {share:.2g}"
+        )
     if ERROR_BOUND not in arrays:
         return "Error bounds: none, the run is not calibrated: piop evaluate RUN --calibrate N"
     estimates, bounds = arrays[ESTIMATE].values, arrays[ERROR_BOUND].values
@@ -255,6 +264,8 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
     if residual := evaluation.get("residual"):
         sizes = ", ".join(f"{name} {number_text(size, '.3g')}" for name, size in residual.items())
         lines.append(f"Residual (root mean square): {sizes}")
+    if worth := evaluation.get("worth"):
+        lines.append(_worth_text(worth))
     steps, seconds = evaluation.get("steps", 0), evaluation.get("seconds", 0.0)
     first = evaluation.get("first_step_seconds") or 0.0
     lines.append(f"Trained {steps} steps in {seconds:.1f} s (first step {first:.1f} s more)")
@@ -262,6 +273,17 @@ def error_table(evaluation: Mapping[str, Any]) -> str:
         lines.append(f"Precision: {PRECISIONS[precision['training']]}")
     lines += [f"Warning: {text}" for text in evaluation.get("warnings", [])]
     return "\n".join(lines)
+
+
+def _worth_text(found: Mapping[str, Any]) -> str:
+    """Say after how many answers training has paid."""
+    operator, solver = found["operator_seconds"], found["solver_seconds"]
+    if found["answers"] is None:
+        end = f"never pays: the solver is {operator / solver:.3g} times as fast at this accuracy"
+    else:
+        times = f"{solver / operator:.3g} times as fast as the solver at this accuracy"
+        end = f"has paid after {found['answers']} answers: an answer is {times}"
+    return f"Training {end} ({found['samples']} together, error {found['tolerance']:.2g})"
 
 
 def _inferred_lines(evaluation: Mapping[str, Any]) -> list[str]:

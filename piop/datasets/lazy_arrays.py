@@ -17,6 +17,7 @@ ESTIMATE = "error_estimate"
 ACCEPTED, POINTS, STEP = "reference_accepted", "reference_points", "reference_step"
 IN_DISTRIBUTION, P_VALUE = "in_distribution", "p_value"
 ERROR_BOUND, RESIDUAL, SOURCE = "error_bound", "residual", "source"
+SENSOR_ERROR = "sensor_error"
 AXIS = "reference_axis"
 SAMPLE_VARIABLES = {
     ESTIMATE: {"long_name": "relative L2 error estimate of the reference", "units": "1"},
@@ -35,6 +36,10 @@ SAMPLE_VARIABLES = {
     ERROR_BOUND: {
         "long_name": "bound of the relative L2 error of every unknown",
         "comment": "not a number where the bound does not cover the inputs",
+        "units": "1",
+    },
+    SENSOR_ERROR: {
+        "long_name": "relative L2 error that comes from sensors fewer than those of the spec",
         "units": "1",
     },
     SOURCE: {

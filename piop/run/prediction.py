@@ -19,6 +19,7 @@ from piop.datasets.lazy_arrays import (
     P_VALUE,
     RESIDUAL,
     SAMPLE_VARIABLES,
+    SENSOR_ERROR,
     SOURCE,
 )
 from piop.errors import DataError, UsageError
@@ -267,6 +268,11 @@ def add_typicality(prediction: xr.Dataset, found: Typicality) -> None:
     count = prediction.sizes["sample"]
     _add(prediction, IN_DISTRIBUTION, found.inside.expand(count).to(torch.int8))
     _add(prediction, P_VALUE, found.p_value.expand(count))
+
+
+def add_sensor_error(prediction: xr.Dataset, error: Tensor) -> None:
+    """Add to a prediction the error ``[B]`` that comes from its sensors being few."""
+    _add(prediction, SENSOR_ERROR, error)
 
 
 def add_error_bounds(

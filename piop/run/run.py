@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 import xarray as xr
-from torch import Tensor
 
 from piop.arguments import callback, flag, seed_number, whole_number
 from piop.datasets import AnyDataset, Queries
 from piop.errors import DamagedFileError, DataError, NotSupportedError, SolverError, UsageError
 from piop.json_values import json_value
-from piop.models.core.base import Backbone, Inputs, Preset
+from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem, late_imports
 from piop.reference.solve import requested_tolerance
 from piop.run import evaluation
+from piop.run.answers import bound_errors, solve_instead
 from piop.run.calibration import CONFIDENCE, FEWEST, INPUTS, Calibration
 from piop.run.configuration import move_to_device
 from piop.run.conformal import check_confidence
@@ -31,24 +31,19 @@ from piop.run.data import (
     DataArgument,
     GivenData,
 )
-from piop.run.fallback import solve_samples
 from piop.run.folder import CALIBRATION, DISCRETISATION, EVALUATION, RunFolder, versions
 from piop.run.held_out import HeldOut, HeldOutSource, JudgedSamples
 from piop.run.held_out import Sensors as Placement
 from piop.run.parameter_estimation import infer, trained_estimates
-from piop.run.prediction import (
-    add_error_bounds,
-    add_typicality,
-    as_dataset,
-    predict_values,
-    put_solutions,
-)
+from piop.run.prediction import add_sensor_error, add_typicality, as_dataset, predict_values
 from piop.run.references import Progress
 from piop.run.residual_indicator import ResidualSize
 from piop.run.resolution_study import Grids, Sensors, study_discretisation
+from piop.run.sensor_error import has_fewer_sensors, sensor_error
 from piop.run.sources import RunSources
 from piop.run.threads import threads_of
 from piop.run.user_inputs import InputData, read_at, read_inputs
+from piop.run.worth import measure_worth
 from piop.sampling.typicality import TypicalityTest
 from piop.training.build import Model, build_model
 from piop.training.config import TrainingConfig
@@ -205,7 +200,9 @@ class Run:
             run is calibrated (:meth:`calibrate`), ``error_estimate`` and ``error_bound`` of the
             relative L2 error over the whole solution, each unknown's (``error_bound_u``) where
             there are several, and the ``residual``. They are NaN for inputs outside the
-            distribution, or with fewer sensors than those of the calibration. With a tolerance,
+            distribution, or with fewer sensors than those of the calibration. Where
+            there are fewer sensors than in the spec, ``sensor_error`` is the error that they alone
+            cause, on average over the distribution. With a tolerance,
             ``source``: 0 for the operator, 1 for the solver, whose error estimate is the bound, 2
             for an answer of the operator that exceeds the tolerance because the solver has none;
             the attributes count them, and give the seconds of the solver.
@@ -236,70 +233,16 @@ class Run:
             typicality = self.typicality(observed)
             add_typicality(found, typicality)
             outside = ~typicality.inside
+            if has_fewer_sensors(self.problem, observed):
+                with threads_of(self.config.machine):
+                    add_sensor_error(found, sensor_error(self.solved, self.model, observed))
         if calibrated is not None:
-            bounds = self._add_bounds(found, calibrated, observed, outside, confidence)
-            if tolerance is not None:
-                beyond = (~(bounds <= tolerance)).nonzero()[:, 0]
-                self._solve_instead(found, observed, queries, beyond, tolerance)
-        return found
-
-    def _solve_instead(
-        self, found: xr.Dataset, observed: Inputs, queries: Queries, rows: Tensor, tolerance: float
-    ) -> None:
-        """Put solutions of the reference solver in place of some predictions."""
-        count, problem = found.sizes["sample"], self.solved
-        own = {name: samples.repeat(count).take(rows) for name, samples in observed.items()}
-        with threads_of(self.config.machine):
-            solved = solve_samples(problem, own, queries, tolerance, len(rows))
-        put_solutions(found, problem.channels, rows, solved)
-        good = int(solved.solved.sum())
-        found.attrs |= {
-            "tolerance": tolerance,
-            "operator_answers": count - len(rows),
-            "solver_answers": good,
-            "unsolved_answers": len(rows) - good,
-            "solver_seconds": solved.seconds,
-            "unsolved_because": "; ".join(solved.reasons),
-        }
-
-    def _add_bounds(
-        self,
-        found: xr.Dataset,
-        calibrated: Calibration,
-        observed: Inputs,
-        outside: Tensor | None,
-        confidence: float,
-    ) -> Tensor:
-        """Add error estimates and bounds to a prediction, NaN where they do not cover it.
-
-        Returns:
-            The bounds of all unknowns together ``[B]``.
-        """
-        count, residuals, relative = found.sizes["sample"], None, None
-        if calibrated.indicator.needs_residual:
             with threads_of(self.config.machine):
-                measure = ResidualSize(self.solved, self.model, self.config, self.statistics)
-                residuals = measure(observed)
-            relative = calibrated.indicator.relative_residual(residuals)
-        indicators = calibrated.indicator(residuals, count)
-        uncovered = torch.zeros(count, dtype=torch.bool)
-        if outside is not None:
-            uncovered = outside.expand(count)
-        if not calibrated.covers(observed):
-            uncovered = torch.ones_like(uncovered)
-        bounds = {
-            name: bound.masked_fill(uncovered, torch.nan)
-            for name, bound in calibrated.bounds(indicators, confidence).items()
-        }
-        estimate = calibrated.estimates(indicators).masked_fill(uncovered, torch.nan)
-        known = calibrated.summary(confidence)
-        attributes = {
-            "confidence": str(confidence),
-            "calibration_inputs": str(known["inputs"]),
-            "coverage_at_least": f"{known['coverage_low']:.3f}",
-        }
-        add_error_bounds(found, estimate, bounds, relative, attributes)
-        return bounds[""]
+                bounds = bound_errors(self, calibrated, found, observed, outside, confidence)
+                if tolerance is not None:
+                    beyond = (~(bounds <= tolerance)).nonzero()[:, 0]
+                    solve_instead(self, found, observed, queries, beyond, tolerance)
+        return found
 
     @property
     def calibration(self) -> Calibration | None:
@@ -476,8 +419,10 @@ class Run:
         Returns:
             The content of ``evaluation.json``: ``relative_l2`` with ``mean``, ``std`` and
             ``per_sample``, per channel and time, the error of the reference, trivial baselines,
-            residual, seconds, warnings, ``inferred`` parameters, at which the references are
-            solved, and the errors at each level of ``noise`` (``relative_l2`` is without noise).
+            residual, seconds, warnings, whether the operator is ``worth`` its training
+            (:func:`piop.run.worth.measure_worth`), ``inferred`` parameters, at which the references
+            are solved, and the errors at each level of ``noise`` (``relative_l2`` is without
+            noise).
             Without a reference ``relative_l2`` is None and a warning gives the reason: nothing is
             written then in place of errors of the same weights. ``data`` names the given data.
 
@@ -520,6 +465,8 @@ class Run:
                 judged = bool(evaluation.judging_samples(problem, held_out).any())
                 found = evaluation.compare_with_truth(problem, held_out, samples_judged.prediction)
                 doubts += self._unsolved(source, len(held_out.accepted))
+                if found["relative_l2"] is not None:
+                    found["worth"] = self._worth(problem, held_out, found, seconds, begun)
                 if scales := self.statistics.noise:
                     draws = self.sources.draws(seed, len(held_out.accepted))
                     noise, noise_doubts = evaluation.errors_by_noise(
@@ -541,6 +488,23 @@ class Run:
         if write:
             self.folder.write_json(EVALUATION, found)
         return found
+
+    def _worth(
+        self,
+        problem: Problem,
+        held_out: HeldOut,
+        found: Mapping[str, Any],
+        seconds: float | None,
+        begun: float,
+    ) -> dict[str, Any] | None:
+        """Time operator and solver, in what is left of the time of an evaluation."""
+        left = math.inf
+        if seconds is not None:
+            left = max(self._seconds_of_evaluation - (time.monotonic() - begun), 0.0)
+        rows = self.metrics
+        trained = rows[-1]["seconds"] if rows else 0.0
+        error = found["relative_l2"]["mean"]
+        return measure_worth(problem, self.model, held_out, error, trained, left)
 
     def _inputs_before(self) -> str:
         """Name the inputs of an evaluation of the same weights that has errors; empty for none."""

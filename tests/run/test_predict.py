@@ -35,6 +35,18 @@ def test_a_prediction_says_whether_its_inputs_are_of_the_distribution(trained):
     assert found["p_value"].attrs["long_name"].startswith("probability")
 
 
+def test_the_error_of_few_sensors_is_stated_apart(trained):
+    """Of a wave of amplitude and phase, two sensors at a node and its mirror see half."""
+    enough = trained.predict({"u0": U0}, AT)
+    assert "sensor_error" not in enough
+    three = trained.predict({"u0": (X[:3], U0[:3])}, AT)["sensor_error"].values
+    one = trained.predict({"u0": (X[:1], U0[:1])}, AT)["sensor_error"].values
+    assert three == pytest.approx([0], abs=0.02)  # they determine it
+    assert 0.3 < one[0] < 1.2
+    several = trained.predict({"u0": (X[:1], np.stack([U0[:1], -U0[:1]]))}, AT)
+    assert several["sensor_error"].values.tolist() == [one[0]] * 2
+
+
 def test_a_prediction_begins_with_the_initial_data(trained):
     found = trained.predict({"u0": U0}, AT)["u"].sel(t=1.0).values[0]
     assert np.allclose(found, np.cos(np.pi * np.array(AT["x"]) + 0.3), atol=1e-6)

@@ -1,0 +1,103 @@
+"""How far a prediction can be trusted: bounds of its error, and the solver's answer instead."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from piop.run.fallback import solve_samples
+from piop.run.prediction import add_error_bounds, put_solutions
+from piop.run.residual_indicator import ResidualSize
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from piop.datasets import Queries
+    from piop.models.core.base import Inputs
+    from piop.run.calibration import Calibration
+    from piop.run.run import Run
+
+
+def bound_errors(
+    run: Run,
+    calibrated: Calibration,
+    found: xr.Dataset,
+    observed: Inputs,
+    outside: Tensor | None,
+    confidence: float,
+) -> Tensor:
+    """Add error estimates and bounds to a prediction, NaN where they do not cover it.
+
+    Args:
+        run: The run that predicts.
+        calibrated: Its calibration.
+        found: The prediction of B samples.
+        observed: Their sensors.
+        outside: Which are outside the distribution ``[B or 1]``; None where that is not known.
+        confidence: Probability that a bound holds.
+
+    Returns:
+        The bounds of all unknowns together ``[B]``.
+
+    Raises:
+        UsageError: If the calibration has too few inputs for the confidence.
+    """
+    count, residuals, relative = found.sizes["sample"], None, None
+    if calibrated.indicator.needs_residual:
+        measure = ResidualSize(run.solved, run.model, run.config, run.statistics)
+        residuals = measure(observed)
+        relative = calibrated.indicator.relative_residual(residuals)
+    indicators = calibrated.indicator(residuals, count)
+    uncovered = torch.zeros(count, dtype=torch.bool)
+    if outside is not None:
+        uncovered = outside.expand(count)
+    if not calibrated.covers(observed):
+        uncovered = torch.ones_like(uncovered)
+    bounds = {
+        name: bound.masked_fill(uncovered, torch.nan)
+        for name, bound in calibrated.bounds(indicators, confidence).items()
+    }
+    estimate = calibrated.estimates(indicators).masked_fill(uncovered, torch.nan)
+    known = calibrated.summary(confidence)
+    attributes = {
+        "confidence": str(confidence),
+        "calibration_inputs": str(known["inputs"]),
+        "coverage_at_least": f"{known['coverage_low']:.3f}",
+    }
+    add_error_bounds(found, estimate, bounds, relative, attributes)
+    return bounds[""]
+
+
+def solve_instead(
+    run: Run,
+    found: xr.Dataset,
+    observed: Inputs,
+    queries: Queries,
+    rows: Tensor,
+    tolerance: float,
+) -> None:
+    """Put solutions of the reference solver in place of some predictions, and count them.
+
+    Args:
+        run: The run that predicts.
+        found: The prediction of B samples, with error bounds.
+        observed: Their sensors.
+        queries: Where it predicts.
+        rows: Numbers of the samples to solve.
+        tolerance: Largest relative L2 error of a solution.
+    """
+    count, problem = found.sizes["sample"], run.solved
+    own = {name: samples.repeat(count).take(rows) for name, samples in observed.items()}
+    solved = solve_samples(problem, own, queries, tolerance, len(rows))
+    put_solutions(found, problem.channels, rows, solved)
+    good = int(solved.solved.sum())
+    found.attrs |= {
+        "tolerance": tolerance,
+        "operator_answers": count - len(rows),
+        "solver_answers": good,
+        "unsolved_answers": len(rows) - good,
+        "solver_seconds": solved.seconds,
+        "unsolved_because": "; ".join(solved.reasons),
+    }
