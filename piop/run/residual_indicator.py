@@ -86,7 +86,10 @@ class ResidualSize:
             try:
                 functions = interpolate_inputs(self.problem, seen)
                 evaluate = residual_at_points(self.model, self._residual, functions, seen)
-                values = evaluate(self._at).double().cpu()
+                at = self._at
+                if self._residual.grid is None:  # a lattice is one of each function
+                    at = at.expand(part.stop - part.start, -1, -1)
+                values = evaluate(at).double().cpu()
             except KeyError as error:
                 raise NotSupportedError(f"{self.problem.name}: {error} is hidden") from error
             mean = values.square().mean(1)

@@ -12,6 +12,9 @@ components under the distribution come from draws of their own. Statistics:
 - ``component``: the largest component, in its own standard deviations;
 - ``fine structure``: the part in the components that hold the last tenth of the variance;
 - ``misfit``: the part that no component explains, as of noise, spikes, or other waves;
+- ``neighbours``, ``sensor``: how far sensors are from what those nearest to them predict, the root
+  mean square and the largest, in standard deviations of that prediction: where there are more
+  sensors than draws give components, noise and spikes show here alone;
 - ``range of NAME``: the largest and the least value of each input.
 
 Deviations below a five-hundredth of an input's standard deviation do not count.
@@ -54,6 +57,10 @@ RESOLUTION = 2e-3
 """Deviation that does not count, in standard deviations of an input."""
 FINE = 0.1
 """Part of the variance that counts as fine structure."""
+NEAREST = 8
+"""Sensors that predict one in their midst."""
+LARGEST = 4.0
+"""Standard deviations that the largest of thousands of Gaussian numbers has."""
 
 
 @dataclass(frozen=True)
@@ -210,6 +217,11 @@ class _Reference:
             at = real[_selection(points[real], max(1, MOST_SENSORS // len(layout)))]
             self._at[name], self._points[name] = at, points[at]
         values = self._values(basis)
+        self._neighbours = {
+            name: _Neighbours(points, values[name])
+            for name, points in self._points.items()
+            if points.shape[1] and len(points) > NEAREST
+        }
         self._mean = {name: v.mean() for name, v in values.items()}
         self._scale = {
             name: v.std().clamp(min=1e-12 * float(v.abs().max()) + 1e-300)
@@ -224,6 +236,7 @@ class _Reference:
         beyond = self._variance.sum() - self._variance.cumsum(0)
         self._fine = beyond < FINE * self._variance.sum()
         self.names = ("distance", "component", "fine structure", "misfit")
+        self.names += tuple(k for _ in self._neighbours for k in ("neighbours", "sensor"))
         self.names += tuple(f"range of {name}" for name in layout for _ in range(2))
         self._compared: list[Tensor] = []
 
@@ -265,6 +278,8 @@ class _Reference:
             (found[:, self._fine] ** 2).sum(1),
             misfit.clamp(min=RESOLUTION),
         ]
+        for name, neighbours in self._neighbours.items():
+            columns += neighbours.statistics(values[name])
         for part in parts.values():
             columns += [part.amax(1), -part.amin(1)]
         return torch.stack(columns, 1)
@@ -274,3 +289,47 @@ class _Reference:
         below = torch.searchsorted(self._sorted, statistics.mT.contiguous()).mT
         above = others - below
         return (1 + above).double() / (1 + self._sorted.shape[1])
+
+
+class _Neighbours:
+    """The best linear prediction of each sensor from those nearest to it.
+
+    Args:
+        points: Sensors ``[M, d]``.
+        values: Of draws, from which the prediction is learned ``[B, M]``.
+    """
+
+    def __init__(self, points: Tensor, values: Tensor) -> None:
+        spread = (points.amax(0) - points.amin(0)).clamp(min=1e-300)
+        scaled = points / spread
+        self._nearest = torch.cat(
+            [
+                torch.cdist(part, scaled).topk(NEAREST + 1, largest=False).indices[:, 1:]
+                for part in scaled.split(BLOCK)
+            ]
+        )
+        self._mean = values.mean(0)
+        away = values - self._mean
+        floor = RESOLUTION * values.std()
+        weights, deviations = [], []
+        for sensors in torch.arange(len(points)).split(BLOCK // NEAREST):
+            near = away[:, self._nearest[sensors]].movedim(0, -2)  # [m, B, NEAREST]
+            own = away[:, sensors].mT[..., None]
+            gram = near.mT @ near / len(values) + floor**2 * torch.eye(NEAREST).to(near)
+            found = torch.linalg.solve(gram, near.mT @ own / len(values))
+            weights.append(found[..., 0])
+            left = (own - near @ found).square().mean((1, 2))
+            deviations.append((left + floor**2 * (1 + found.square().sum((1, 2)))).sqrt())
+        self._weights, self._deviation = torch.cat(weights), torch.cat(deviations)
+
+    def statistics(self, values: Tensor) -> list[Tensor]:
+        """Return the root mean square, and the largest, deviation of values ``[B, M]``.
+
+        Smaller ones than of noise at the resolution do not count.
+        """
+        away = values - self._mean
+        left = away.clone()
+        for nearest, weight in zip(self._nearest.mT, self._weights.mT, strict=True):
+            left -= weight * away[:, nearest]
+        left /= self._deviation.clamp(min=1e-300)
+        return [left.square().mean(1).sqrt().clamp(min=1), left.abs().amax(1).clamp(min=LARGEST)]

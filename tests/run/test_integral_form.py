@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 
@@ -208,6 +209,7 @@ def test_conditions_on_walls_are_part_of_the_equations(tmp_path):
 def test_a_slope_on_a_wall_is_learned_with_the_equations(tmp_path):
     """With the condition as a term of the loss of its own, as many steps leave twice the error."""
     errors = {}
+    runs = {}
     for form in ("auto", "strong"):
         settings = {**NARROW, "form": form}
         run = fit(
@@ -219,7 +221,14 @@ def test_a_slope_on_a_wall_is_learned_with_the_equations(tmp_path):
             compile=False,
         )
         errors[form] = run.evaluate(8)["relative_l2"]["mean"]
+        runs[form] = run
     assert errors["auto"] < 0.5 * errors["strong"]
+    # the error that residuals cause is most of what there is to know of the error
+    learned = runs["auto"].calibrate(60)
+    assert learned.correlation > 0.8
+    inputs = {"g": (np.linspace(0, 1, 64), np.sin(np.linspace(0, 6, 64)))}
+    bound = runs["auto"].predict(inputs)["error_bound"].values
+    assert bound.shape == (1,)
 
 
 @pytest.mark.parametrize("key", ["boundary", "boundary_weight", "weighting"])
