@@ -53,6 +53,8 @@ BLOCK = 1024
 """Draws held at once; principal components come from the first so many, comparisons from others."""
 MOST_SENSORS = 4096
 """Sensors of all inputs that are tested; of more, an even selection. With BLOCK, bounds memory."""
+TAIL = 0.02
+"""Part of the draws whose statistics give the tail of their distribution."""
 RESOLUTION = 2e-3
 """Deviation that does not count, in standard deviations of an input."""
 FINE = 0.1
@@ -249,13 +251,15 @@ class _Reference:
         statistics = torch.cat(self._compared)
         self._compared.clear()
         self._sorted = statistics.mT.contiguous().sort(1).values
-        own = self._p_values(statistics, others=len(statistics) - 1)
-        self._least = own.min(1).values.sort().values
+        self._beyond = max(2, round(TAIL * len(statistics)))
+        self._end = self._sorted[:, -self._beyond - 1]
+        self._excess = (self._sorted[:, -self._beyond :] - self._end[:, None]).sum(1)
+        self._least = self._p_values(statistics, drawn=True).min(1).values.sort().values
 
     def test(self, inputs: Mapping[str, FunctionSamples]) -> tuple[Tensor, Tensor]:
         """Return the p-values of inputs at these sensors, and their most unusual statistics."""
         values = {n: samples.values[:, self._at[n], 0].double() for n, samples in inputs.items()}
-        least, which = self._p_values(self._statistics(values), others=len(self._least)).min(1)
+        least, which = self._p_values(self._statistics(values)).min(1)
         below = torch.searchsorted(self._least, least.contiguous(), right=True)
         return (1 + below).double() / (1 + len(self._least)), which
 
@@ -284,11 +288,19 @@ class _Reference:
             columns += [part.amax(1), -part.amin(1)]
         return torch.stack(columns, 1)
 
-    def _p_values(self, statistics: Tensor, others: int) -> Tensor:
-        """Compare each statistic ``[B, S]`` with those of so many other draws."""
+    def _p_values(self, statistics: Tensor, drawn: bool = False) -> Tensor:
+        """Compare each statistic ``[B, S]`` with those of the draws, one of which it may be.
+
+        A value above nearly all of them is compared with an exponential tail, so that the one that
+        is furthest out of several statistics has the least p-value.
+        """
+        count = self._sorted.shape[1]
         below = torch.searchsorted(self._sorted, statistics.mT.contiguous()).mT
-        above = others - below
-        return (1 + above).double() / (1 + self._sorted.shape[1])
+        ranks = (1 + count - int(drawn) - below).double() / (1 + count)
+        excess = (statistics - self._end).clamp(min=0)
+        others = self._excess - excess if drawn else self._excess
+        mean = (others / (self._beyond - int(drawn))).clamp(min=1e-300)
+        return ranks.where(excess == 0, TAIL * torch.exp(-excess / mean))
 
 
 class _Neighbours:
