@@ -30,7 +30,7 @@ from piop.run import Run, fit
 from piop.run.calibration import INPUTS, Calibration
 from piop.run.conformal import coverage
 from piop.run.evaluation import OperatorJudge, nonzero_solutions
-from piop.run.residual_indicator import ResidualSize
+from piop.run.residual_indicator import ResidualSize, choose_lattice
 
 PROBLEMS = (
     "burgers",
@@ -64,7 +64,8 @@ def draw_pool(run: Run, count: int) -> tuple[dict[str, Tensor], Tensor | None]:
         for name in problem.unknowns
     }
     try:
-        size = ResidualSize(problem, run.model, run.config, run.statistics)
+        own = problem, run.model, run.config
+        size = ResidualSize(*own, choose_lattice(*own, run.statistics))
         return errors, size(held_out.inputs)
     except NotSupportedError:
         return errors, None

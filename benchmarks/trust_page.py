@@ -11,19 +11,22 @@ from record import RESULTS
 PAGE = Path(__file__).parents[1] / "docs" / "trust_measured.md"
 HEAD = """# Trust, measured
 
-How error bounds and the test of inputs do on fresh inputs of the distributions of shipped problems; what they are is in
-[trust.md](trust.md).
+How error bounds and the test of inputs do on fresh inputs of the distributions of shipped problems;
+what they are is in [trust.md](trust.md).
 """
 BOUNDS = """
 ## Error bounds
 
-`{command}`, {machine}. After training for the time given, with the default recipe, uncompiled on one thread, fresh inputs
-are predicted and solved; 200 times 150 of them, chosen at random, calibrate, and the others are bounded.
+`{command}`, {machine}. After training for the time given, with the default recipe, uncompiled on
+one thread, fresh inputs are predicted and solved; 200 times 150 of them, chosen at random,
+calibrate, and the others are bounded.
 
-- **error**: mean relative L2 error, the largest of all unknowns; **spread**: 95 % quantile over 5 % quantile.
+- **error**: mean relative L2 error, the largest of all unknowns; **spread**: 95 % quantile over 5 %
+  quantile.
 - **coverage** at 80, 90 and 95 %: the share of inputs within their bounds; promised are {promised}.
 - **bound/error**: geometric mean at 90 %; **without**: with the same bound for all inputs.
-- **correlation**: rank correlation of indicator and error; — where the residual was not correlated with the error.
+- **correlation**: rank correlation of indicator and error; — where the residual was not correlated
+  with the error.
 
 | problem | trained | inputs | error | spread | coverage | bound/error | without | correlation |
 |---|---|---|---|---|---|---|---|---|
@@ -31,8 +34,9 @@ are predicted and solved; 200 times 150 of them, chosen at random, calibrate, an
 INPUTS = """
 ## Inputs outside the distribution
 
-`{command}`, {machine}. Share of inputs that are flagged at a level of 1 %, at the sensors of each spec: 10,000 fresh inputs
-of the distribution (false alarms), and 500 that are changed. Noise of 0.1 % is to pass.
+`{command}`, {machine}. Share of inputs that are flagged at a level of 1 %, at the sensors of each
+spec: 10,000 fresh inputs of the distribution (false alarms), and 500 that are changed. Noise of
+0.1 % is to pass.
 
 """
 

@@ -46,7 +46,7 @@ def bound_errors(
     """
     count, residuals, relative = found.sizes["sample"], None, None
     if calibrated.indicator.needs_residual:
-        measure = ResidualSize(run.solved, run.model, run.config, run.statistics)
+        measure = ResidualSize(run.solved, run.model, run.config, calibrated.indicator.lattice)
         residuals = measure(observed)
         relative = calibrated.indicator.relative_residual(residuals)
     indicators = calibrated.indicator(residuals, count)

@@ -83,7 +83,8 @@ class Calibration:
             with suppress(NotSupportedError):
                 residuals = residual_size(held_out.inputs)
         sensors = {name: _sensors(samples) for name, samples in held_out.inputs.items()}
-        return cls.learn(errors, residuals, sensors, identity)
+        lattice = () if residual_size is None else residual_size.lattice
+        return cls.learn(errors, residuals, sensors, identity, lattice)
 
     @classmethod
     def learn(
@@ -92,6 +93,7 @@ class Calibration:
         residuals: Tensor | None,
         sensors: Mapping[str, int],
         identity: Mapping[str, Any],
+        lattice: tuple[int, ...] = (),
     ) -> Self:
         """Choose the indicator on every third input, and score the others.
 
@@ -100,12 +102,13 @@ class Calibration:
             residuals: As :class:`piop.run.residual_indicator.ResidualSize` returns them ``[B, E]``.
             sensors: Input → number of sensors.
             identity: What is calibrated.
+            lattice: Of the residuals.
         """
         largest = torch.stack([*errors.values()]).amax(0)
         count = len(largest)
         chosen = torch.arange(count) % SELECTION == 0
         selection = None if residuals is None else residuals[chosen]
-        indicator = Indicator.choose(selection, largest[chosen])
+        indicator = Indicator.choose(selection, largest[chosen], lattice)
         sizes = indicator(residuals, count)[~chosen]
         correlation = None
         if indicator.needs_residual and len(sizes) > 1:

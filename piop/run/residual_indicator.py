@@ -13,6 +13,7 @@ from piop.datasets import Queries
 from piop.errors import NotSupportedError, UsageError
 from piop.models.core.base import Inputs
 from piop.problem import Problem
+from piop.problem.residual_form import decide_form
 from piop.residual import Lattice, Residual
 from piop.run.evaluation import RESIDUAL_AT_ONCE, residual_at_points
 from piop.run.prediction import predict_values
@@ -21,6 +22,7 @@ from piop.sampling.random import CALIBRATION
 from piop.training.batches.function_sources import interpolate_inputs
 from piop.training.build import Model, residual_of_model
 from piop.training.config import TrainingConfig
+from piop.training.integration_lattice import choose_interval_lattice
 from piop.training.loss.integral_form import lattice_residual
 from piop.training.loss.statistics import Statistics
 
@@ -36,29 +38,33 @@ MOST_POWER = 1.5
 class ResidualSize:
     """Measures the residual of predictions relative to their size.
 
-    It is the residual that the loss takes at points; between walls that of the linearised
-    equations, which is the error to first order.
+    It is the residual at points; of an evolution on an interval that of the linearised equations
+    on a lattice, which is the error to first order.
 
     Args:
         problem: The problem, its parameters being numbers.
         model: The operator.
         config: The run's choices.
-        statistics: Those of the run.
+        lattice: As of :func:`choose_lattice`.
 
     Raises:
         NotSupportedError: Where the equations cannot be evaluated from the sensors of the inputs.
     """
 
     def __init__(
-        self, problem: Problem, model: Model, config: TrainingConfig, statistics: Statistics
+        self,
+        problem: Problem,
+        model: Model,
+        config: TrainingConfig,
+        lattice: tuple[int, ...] = (),
     ) -> None:
         operator = model.operator
         no_grid = operator.gridded and model.training_grid is None
         if not problem.capabilities.equations or operator.end_only or no_grid:
             raise NotSupportedError(f"{problem.name}: the operator has no residual at points")
-        self.problem, self.model = problem, model
-        self._scale = torch.tensor(statistics.channel_scale, dtype=torch.float64)
-        self._residual = _residual(problem, model, config, statistics)
+        self.problem, self.model, self.lattice = problem, model, lattice
+        self._scale = operator.scale.double().cpu()
+        self._residual = _residual(problem, model, config, lattice)
         draws = Draws.of(CALIBRATION, 0, range(1))
         points = collocation(problem, draws, POINTS)
         self._at = self._residual.place(lambda: points.to(operator.scale))
@@ -100,13 +106,31 @@ class ResidualSize:
         return ratio.where(ratio.isfinite(), torch.inf)
 
 
-def _residual(
+def choose_lattice(
     problem: Problem, model: Model, config: TrainingConfig, statistics: Statistics
+) -> tuple[int, ...]:
+    """Choose the lattice on which the equations between walls are linearised; empty for none.
+
+    It is that of the training; where that takes points, since no condition is a soft constraint,
+    the linearised equations still tell the error better than the residual at points.
+    """
+    if problem.time is None or problem.pde.periodic or model.operator.gridded:
+        return ()
+    if statistics.lattice:
+        return statistics.lattice
+    try:
+        form = decide_form(problem, config.loss.constraints, "integral")
+        return choose_interval_lattice(problem, form)[0]
+    except ValueError:  # not possible
+        return ()
+
+
+def _residual(
+    problem: Problem, model: Model, config: TrainingConfig, lattice: tuple[int, ...]
 ) -> Residual:
-    if statistics.lattice and not model.problem.pde.periodic:
+    if lattice:
         derived = None if model.known is None else model.known.derived
-        lattice = Lattice.of(statistics.lattice)
-        return lattice_residual(problem, lattice, model.operator.scale, derived)
+        return lattice_residual(problem, Lattice.of(lattice), model.operator.scale, derived)
     try:
         return residual_of_model(problem, model, config)
     except UsageError as error:  # the grid of its data holds no differences
@@ -124,20 +148,25 @@ class Indicator:
         power: 0 for the same indicator for all inputs.
         factor: Relative L2 error at a residual of one.
         least: Residual below which a smaller one says nothing more.
+        lattice: Of the residual, see :func:`choose_lattice`.
     """
 
     units: tuple[float, ...]
     power: float
     factor: float
     least: float
+    lattice: tuple[int, ...] = ()
 
     @classmethod
-    def choose(cls, residuals: Tensor | None, errors: Tensor) -> Self:
+    def choose(
+        cls, residuals: Tensor | None, errors: Tensor, lattice: tuple[int, ...] = ()
+    ) -> Self:
         """Fit an indicator to some inputs, which the quantile of scores must not come from.
 
         Args:
             residuals: As :class:`ResidualSize` returns them ``[n, E]``; None where it cannot.
             errors: Their relative L2 errors ``[n]``.
+            lattice: Of the residuals.
         """
         positive = errors[errors.isfinite() & (errors > 0)]
         typical = float(positive.log().mean().exp()) if len(positive) else 1.0
@@ -158,7 +187,7 @@ class Indicator:
             return alike
         power = min(float((x * y).sum() / x.square().sum()), MOST_POWER)
         factor = float((errors[known].log() - power * size.log()).mean().exp())
-        return replace(found, power=power, factor=factor)
+        return replace(found, power=power, factor=factor, lattice=lattice)
 
     @property
     def needs_residual(self) -> bool:
@@ -185,9 +214,11 @@ class Indicator:
         """Return what ``calibration.json`` holds."""
         kind = "residual" if self.needs_residual else "none"
         own = {"units": list(self.units), "power": self.power, "least": self.least}
+        own |= {"lattice": list(self.lattice)}
         return {"kind": kind, "factor": self.factor, **own}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Self:
         """Read what :meth:`to_json` returned."""
-        return cls(tuple(found["units"]), found["power"], found["factor"], found["least"])
+        units, lattice = tuple(found["units"]), tuple(found["lattice"])
+        return cls(units, found["power"], found["factor"], found["least"], lattice)

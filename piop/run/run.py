@@ -37,7 +37,7 @@ from piop.run.held_out import Sensors as Placement
 from piop.run.parameter_estimation import infer, trained_estimates
 from piop.run.prediction import add_sensor_error, add_typicality, as_dataset, predict_values
 from piop.run.references import Progress
-from piop.run.residual_indicator import ResidualSize
+from piop.run.residual_indicator import ResidualSize, choose_lattice
 from piop.run.resolution_study import Grids, Sensors, study_discretisation
 from piop.run.sensor_error import has_fewer_sensors, sensor_error
 from piop.run.sources import RunSources
@@ -303,7 +303,8 @@ class Run:
                 )
             measure = None
             with suppress(NotSupportedError):
-                measure = ResidualSize(problem, self.model, self.config, self.statistics)
+                own = problem, self.model, self.config
+                measure = ResidualSize(*own, choose_lattice(*own, self.statistics))
             rows = self.metrics
             steps = int(rows[-1]["step"]) if rows else 0
             identity = {"seed": seed, "steps": steps, "hash": problem.hash}
