@@ -11,6 +11,7 @@ from typing import Any, Self, final
 import torch
 from torch import Tensor
 
+from piop.arguments import whole_number
 from piop.errors import NotSupportedError, UsageError
 from piop.fields import FunctionSamples
 from piop.metrics import rank_correlation, relative_l2
@@ -23,11 +24,34 @@ from piop.run.residual_indicator import Indicator, ResidualSize
 INPUTS = 150
 """Inputs of a calibration, unless their references take too long."""
 FEWEST = 20
-"""Inputs with which there is a calibration at all, unless the number was asked for."""
+"""Inputs with which there is a calibration at all."""
+PART_OF_REFERENCES = 0.6
+"""Part of the time of a calibration that its references may take; residuals take the rest."""
 SELECTION = 3
 """One input in so many is for the choice of the indicator; scores come from the others."""
 CONFIDENCE = 0.9
 """Confidence of bounds, unless another is asked for."""
+
+
+def check_inputs(count: int | None, least: int = FEWEST) -> int | None:
+    """Return the number of inputs that was asked for; None where none was.
+
+    Args:
+        count: The number.
+        least: 0 where none at all may be asked for, too.
+
+    Raises:
+        UsageError: If it is no whole number, or too small.
+    """
+    if count is None:
+        return None
+    found = whole_number("calibrate", count, min(least, FEWEST))
+    if 0 < found < FEWEST:
+        raise UsageError(
+            f"calibrate: {found} inputs are too few to bound an error; at least {FEWEST} are "
+            f"needed, {INPUTS} are usual"
+        )
+    return found
 
 
 @final

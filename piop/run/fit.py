@@ -20,6 +20,7 @@ from piop.job_phases import JobPhase, JobPhases
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem
 from piop.residual import choose_kernel
+from piop.run.calibration import check_inputs
 from piop.run.configuration import (
     choose_machine,
     configure,
@@ -126,7 +127,7 @@ def fit(
     physics, force = flag("physics", physics), flag("force", force)
     profile = flag("profile", profile)
     samples = None if samples is None else whole_number("samples", samples, 0)
-    calibrate = None if calibrate is None else whole_number("calibrate", calibrate, 0)
+    calibrate = check_inputs(calibrate, 0)
     progress, phases = callback(progress), phases or JobPhases()
     with ExitStack() as stack:
         stack.callback(phases.finish)
@@ -208,7 +209,7 @@ def resume(
     """
     profile = flag("profile", profile)
     samples = None if samples is None else whole_number("samples", samples, 0)
-    calibrate = None if calibrate is None else whole_number("calibrate", calibrate, 0)
+    calibrate = check_inputs(calibrate, 0)
     progress, phases = callback(progress), phases or JobPhases()
     with ExitStack() as stack:
         stack.callback(phases.finish)

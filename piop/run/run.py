@@ -24,7 +24,14 @@ from piop.problem import Problem, late_imports
 from piop.reference.solve import requested_tolerance
 from piop.run import evaluation
 from piop.run.answers import bound_errors, solve_instead
-from piop.run.calibration import CONFIDENCE, FEWEST, INPUTS, Calibration
+from piop.run.calibration import (
+    CONFIDENCE,
+    FEWEST,
+    INPUTS,
+    PART_OF_REFERENCES,
+    Calibration,
+    check_inputs,
+)
 from piop.run.configuration import move_to_device
 from piop.run.conformal import check_confidence
 from piop.run.data import (
@@ -273,8 +280,8 @@ class Run:
         """Learn how large errors are, from inputs that were neither trained nor evaluated on.
 
         Args:
-            samples: Inputs whose references are solved; by default 150, or as many as fit in the
-                time. A third of them chooses how far the residual tells the error.
+            samples: Inputs whose references are solved, at least 20; by default 150, or as many as
+                fit in the time. A third of them chooses how far the residual tells the error.
             seed: Seed of the inputs; by default the run's own.
             write: Write ``calibration.json``.
             progress: Called with the number of references solved, and of all.
@@ -285,10 +292,11 @@ class Run:
             NotSupportedError: If there are no such inputs or references, or fewer than 20.
             SolverError: If the reference fails.
         """
-        count = INPUTS if samples is None else samples
-        count, seed = self._requested(count, seed)
+        count, seed = self._requested(check_inputs(samples) or INPUTS, seed)
         if samples is None and seconds is None:
             seconds = self._seconds_of_evaluation
+        if seconds is not None:
+            seconds *= PART_OF_REFERENCES
         problem, progress = self.solved, callback(progress)
         remedy = f"Calibrate with fewer inputs: piop evaluate {self.path} --calibrate 40"
         with self._working(flag("write", write), remedy):
@@ -297,7 +305,7 @@ class Run:
                 evaluation.OperatorJudge(problem, self.model), seconds, progress
             )
             solved = len(judged.held_out.accepted)
-            if solved < FEWEST and (samples is None or solved < samples):
+            if solved < FEWEST:
                 raise NotSupportedError(
                     f"{solved} references were solved in the time, {FEWEST} are needed"
                 )

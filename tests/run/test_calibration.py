@@ -84,6 +84,17 @@ def test_too_few_inputs_for_the_confidence_are_refused(calibrated):
         calibrated.predict(inputs, confidence=0.995)
 
 
+@pytest.mark.parametrize("count", [1, 19, -5, 2.5, "many"])
+def test_too_few_inputs_are_refused_before_anything_is_done(calibrated, heat, tmp_path, count):
+    before = (calibrated.path / "calibration.json").read_text()
+    with pytest.raises(UsageError, match="calibrate: "):
+        calibrated.calibrate(count)
+    assert (calibrated.path / "calibration.json").read_text() == before
+    with pytest.raises(UsageError, match="calibrate: "):
+        fit(heat, steps=1, calibrate=count, out=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
 def test_inputs_are_apart_from_those_of_the_evaluation():
     numbers = [Draws.of(p, 3, range(4)).uniform("u", 5) for p in (CALIBRATION, HELD_OUT)]
     assert not (numbers[0] == numbers[1]).any()

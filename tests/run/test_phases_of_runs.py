@@ -25,7 +25,7 @@ def test_phases_end_with_a_run_that_is_trained_resumed_and_finished(heat, tmp_pa
     assert all(seconds > 0 for seconds in phases.seconds.values())
     assert no_longer_counts(phases)
     asked = JobPhases()
-    fit(heat, steps=2, out=tmp_path / "asked", samples=1, calibrate=3, phases=asked)
+    fit(heat, steps=2, out=tmp_path / "asked", samples=1, calibrate=20, phases=asked)
     assert list(asked.seconds) == ["preparing", "training", "evaluating", "calibrating"]
     again = JobPhases()
     assert resume(run.path, samples=0, phases=again).unchanged
