@@ -1,5 +1,6 @@
 """Answers to a tolerance: the operator's where its bound allows, else those of the solver."""
 
+from dataclasses import replace
 from shutil import copytree
 
 import numpy as np
@@ -91,6 +92,24 @@ def test_what_the_solver_cannot_answer_is_marked(calibrated, monkeypatch):
     assert np.isnan(found["error_bound"].values[1])
     assert found.attrs["unsolved_because"] == "no solver for this"
     assert found.attrs["unsolved_answers"] == 1
+
+
+def test_a_solution_beyond_the_tolerance_is_no_answer(calibrated, monkeypatch):
+    """Of two samples that are solved, one misses the tolerance by its own estimate."""
+    solve = fallback.solve_reference
+
+    def miss(*given, **settings):
+        found = solve(*given, **settings)
+        return replace(
+            found, error_estimate=torch.tensor([1e-9, 0.3]).double(), notes=("too rough",)
+        )
+
+    monkeypatch.setattr(fallback, "solve_reference", miss)
+    found = calibrated.predict({"u0": np.stack([20 * U0, 30 * U0])}, tolerance=0.2)
+    assert found["source"].values.tolist() == [AnswerSource.SOLVER, AnswerSource.UNSOLVED]
+    assert found["error_bound"].values[0] == pytest.approx(1e-9)
+    assert np.isnan(found["error_bound"].values[1])
+    assert found.attrs["unsolved_because"] == "too rough"
 
 
 def test_inputs_that_are_no_functions_leave_the_others_solved(calibrated):

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from piop.datasets import Queries
-from piop.errors import DamagedFileError, UsageError
+from piop.datasets import Queries, read_dataset
+from piop.errors import DamagedFileError, NotSupportedError, UsageError
+from piop.generation import generate
 from piop.json_values import json_value
 from piop.metrics import relative_l2
 from piop.problem import Problem
@@ -142,6 +143,21 @@ def test_a_short_training_leaves_no_time_for_a_calibration(heat, tmp_path, caplo
         run = fit(heat, steps=1, out=tmp_path / "r", samples=1, device="cpu")
     assert run.calibration is None
     assert f"Calibrate it with: piop evaluate {run.path} --calibrate 150" in caplog.text
+
+
+def test_networks_of_data_alone_are_calibrated_on_data_they_were_not_evaluated_on(heat, tmp_path):
+    """Of 900 samples 90 are held out; 64 are for the evaluation, 26 are left."""
+    generate(heat, 900, tmp_path / "d.nc", tolerance=1e-3)
+    options = {"physics": False, "device": "cpu", "steps": 3}
+    run = fit(heat, data=tmp_path / "d.nc", out=tmp_path / "r", calibrate=30, **options)
+    found = run.calibration
+    assert found.selection == 9
+    assert found.count == 17
+    few = read_dataset(tmp_path / "d.nc", heat).subset(torch.arange(300))
+    run = fit(heat, data=few, out=tmp_path / "few", calibrate=30, **options)
+    assert run.calibration is None
+    with pytest.raises(NotSupportedError, match="hold out 30 samples, all of them for the evalu"):
+        run.calibrate(30)
 
 
 TWO = """
