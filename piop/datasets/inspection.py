@@ -12,8 +12,8 @@ from piop.datasets.axes import increasing
 from piop.datasets.formats.detect import open_raw
 from piop.datasets.lazy_arrays import (
     POINT,
+    REFERENCE_VARIABLES,
     SAMPLE,
-    SAMPLE_VARIABLES,
     OpenFile,
     StoredArray,
     is_number,
@@ -102,7 +102,7 @@ def _as_spec(file: OpenFile) -> dict[str, Any]:
         of = None if name in coordinates else _depends_on(array, coordinates)
         if of:
             functions[name] = of
-        elif of is not None and is_position(array) and name not in SAMPLE_VARIABLES:
+        elif of is not None and is_position(array) and name not in REFERENCE_VARIABLES:
             scalars.append(name)
     spec = file.attributes.get("spec") or stored_name(file.attributes)
     return {

@@ -19,11 +19,15 @@ IN_DISTRIBUTION, P_VALUE = "in_distribution", "p_value"
 ERROR_BOUND, RESIDUAL, SOURCE = "error_bound", "residual", "source"
 SENSOR_ERROR = "sensor_error"
 AXIS = "reference_axis"
-SAMPLE_VARIABLES = {
+REFERENCE_VARIABLES = {
     ESTIMATE: {"long_name": "relative L2 error estimate of the reference", "units": "1"},
     ACCEPTED: {"long_name": "1 where the error estimate met the tolerance"},
     POINTS: {"long_name": "points of the finest grid of the reference, per axis of space"},
     STEP: {"long_name": "longest step of the reference in time, 0 where it took none"},
+}
+"""Variables of a data set that describe the reference of each sample, with their attributes."""
+PREDICTION_VARIABLES = {
+    ESTIMATE: {"long_name": "relative L2 error that half of such answers have", "units": "1"},
     IN_DISTRIBUTION: {
         "long_name": "whether the inputs may come from the distribution of the spec, at 1 %",
         "flag_values": "0, 1",
@@ -52,7 +56,7 @@ SAMPLE_VARIABLES = {
         "units": "1",
     },
 }
-"""Variables that describe each sample, its reference or its inputs, with their attributes."""
+"""Variables of a prediction that say how far each sample can be trusted, with their attributes."""
 
 
 @dataclass(frozen=True)

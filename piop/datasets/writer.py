@@ -17,7 +17,7 @@ from torch import Tensor
 
 from piop.datasets.atomic_output import require_new
 from piop.datasets.dataset import Dataset
-from piop.datasets.lazy_arrays import AXIS, ESTIMATE, POINT, SAMPLE, SAMPLE_VARIABLES
+from piop.datasets.lazy_arrays import AXIS, ESTIMATE, POINT, REFERENCE_VARIABLES, SAMPLE
 from piop.datasets.solution import with_history
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples, tensor_grid
@@ -40,7 +40,7 @@ def check_names(problem: Problem) -> None:
     """
     used = {c.name for c in (*problem.coordinates, *problem.angles)} | set(problem.channels)
     used |= {i.name for i in problem.inputs}
-    for name in sorted(used & {SAMPLE, POINT, AXIS, *SAMPLE_VARIABLES}):
+    for name in sorted(used & {SAMPLE, POINT, AXIS, *REFERENCE_VARIABLES}):
         message = f"'{name}' is a name that data files use themselves; rename it in the spec"
         raise DataError(f"{problem.name}: {message}")
 
@@ -67,8 +67,8 @@ def file_attributes(problem: Problem, **more: Any) -> dict[str, Any]:
 
 def variable_attributes(problem: Problem, name: str) -> dict[str, str]:
     """Return the attributes of a variable: its unit in the spec and a long name."""
-    if name in SAMPLE_VARIABLES:
-        return dict(SAMPLE_VARIABLES[name])
+    if name in REFERENCE_VARIABLES:
+        return dict(REFERENCE_VARIABLES[name])
     found: dict[str, str] = {}
     if name in problem.units:
         found["units"] = str(problem.units[name])

@@ -17,8 +17,8 @@ from piop.datasets.lazy_arrays import (
     ESTIMATE,
     IN_DISTRIBUTION,
     P_VALUE,
+    PREDICTION_VARIABLES,
     RESIDUAL,
-    SAMPLE_VARIABLES,
     SENSOR_ERROR,
     SOURCE,
 )
@@ -291,9 +291,7 @@ def add_error_bounds(
         residual: Relative to that of a typical input ``[B]``; None where it is not known.
         attributes: What the bounds hold for.
     """
-    _add(
-        prediction, ESTIMATE, estimate, long_name="relative L2 error that half of such answers have"
-    )
+    _add(prediction, ESTIMATE, estimate)
     for name, bound in bounds.items() if len(bounds) > 2 else [("", bounds[""])]:
         of = {"long_name": f"bound of the relative L2 error of {name}"} if name else {}
         _add(
@@ -322,7 +320,7 @@ def put_solutions(
     for channel, name in enumerate(channels):
         array = prediction[name].values
         array[good] = solved.values[solved.solved][..., channel].reshape(-1, *array.shape[1:])
-    for name in (ESTIMATE, ERROR_BOUND, *_bounds_of_unknowns(prediction)):
+    for name in {ESTIMATE, ERROR_BOUND, *_bounds_of_unknowns(prediction)}.difference(channels):
         prediction[name].values[good] = solved.errors[solved.solved]
     _add(prediction, SOURCE, source)
 
@@ -334,6 +332,6 @@ def _bounds_of_unknowns(prediction: xr.Dataset) -> list[str]:
 def _add(prediction: xr.Dataset, name: str, values: Tensor, **attributes: Any) -> None:
     if name in prediction.variables:
         return  # an unknown of the spec is called so
-    usual = SAMPLE_VARIABLES[name if name in SAMPLE_VARIABLES else ERROR_BOUND]
+    usual = PREDICTION_VARIABLES[name if name in PREDICTION_VARIABLES else ERROR_BOUND]
     own = values.expand(prediction.sizes["sample"]).numpy().copy()
     prediction[name] = ("sample", own, {**usual, **attributes})

@@ -3,10 +3,40 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 import xarray as xr
 
-from piop.datasets import Queries, inspect_file, read_queries, write_prediction
+from piop.datasets import (
+    Dataset,
+    Queries,
+    inspect_file,
+    read_dataset,
+    read_queries,
+    write_dataset,
+    write_prediction,
+)
+from piop.fields import FunctionSamples
+from piop.problem import Problem
+
+
+@pytest.mark.parametrize("name", ["source", "residual", "error_bound", "p_value"])
+def test_inputs_may_be_called_as_what_a_prediction_says_of_each_sample(name, tmp_path):
+    spec = {
+        "name": "named",
+        "space": {"x": [0, 1]},
+        "unknowns": ["u"],
+        "inputs": {name: {"of": [], "law": "uniform", "low": 0, "high": 1}},
+        "equations": [f"-dxx(u) = {name}"],
+        "boundary": {"x": {"dirichlet": {"u": 0}}},
+    }
+    problem = Problem(**spec)
+    values = {"u": torch.arange(3.0).expand(2, 3)}
+    inputs = {name: FunctionSamples(torch.empty(2, 1, 0), torch.tensor([[[0.25]], [[0.5]]]))}
+    data = Dataset(inputs, {"x": torch.tensor([0.0, 0.5, 1.0])}, values)
+    write_dataset(data, tmp_path / "d.nc", problem)
+    read = read_dataset(tmp_path / "d.nc", problem)
+    assert read.inputs[name].values[:, 0, 0].tolist() == [0.25, 0.5]
 
 
 def test_a_prediction_on_a_grid_has_its_axes_and_units(line, tmp_path):

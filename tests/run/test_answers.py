@@ -6,11 +6,13 @@ from shutil import copytree
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 from piop.errors import NotSupportedError, UsageError
 from piop.metrics import relative_l2
 from piop.run import Run, fallback
 from piop.run.fallback import AnswerSource
+from piop.run.prediction import put_solutions
 
 X = np.arange(8) / 4
 U0 = np.cos(np.pi * X + 0.3)
@@ -110,6 +112,20 @@ def test_a_solution_beyond_the_tolerance_is_no_answer(calibrated, monkeypatch):
     assert found["error_bound"].values[0] == pytest.approx(1e-9)
     assert np.isnan(found["error_bound"].values[1])
     assert found.attrs["unsolved_because"] == "too rough"
+
+
+def test_unknowns_may_be_called_as_what_a_prediction_says_of_each_sample():
+    """Error estimates are not written into a solution of the same name."""
+    own = np.zeros((2, 3))
+    found = xr.Dataset(
+        {"error_bound": (("sample", "x"), own), "error_estimate": ("sample", [1, 2.0])}
+    )
+    values = torch.full((1, 3, 1), 7.0).double()
+    solved = fallback.Fallback(values, torch.tensor([0.25]).double(), 1.0)
+    put_solutions(found, ("error_bound",), torch.tensor([1]), solved)
+    assert found["error_bound"].values.tolist() == [[0, 0, 0], [7, 7, 7]]
+    assert found["error_estimate"].values.tolist() == [1, 0.25]
+    assert found["source"].values.tolist() == [0, 1]
 
 
 def test_inputs_that_are_no_functions_leave_the_others_solved(calibrated):
