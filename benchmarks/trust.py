@@ -27,10 +27,10 @@ from piop.errors import NotSupportedError
 from piop.metrics import rank_correlation, relative_l2
 from piop.problem import Problem
 from piop.run import Run, fit
-from piop.run.calibration import INPUTS, Calibration
-from piop.run.conformal import coverage
+from piop.run.error_bounds.calibration import INPUTS, Calibration
+from piop.run.error_bounds.conformal import coverage
+from piop.run.error_bounds.residual_indicator import ResidualSize, choose_lattice
 from piop.run.evaluation import OperatorJudge, nonzero_solutions
-from piop.run.residual_indicator import ResidualSize, choose_lattice
 
 PROBLEMS = (
     "burgers",

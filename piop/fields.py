@@ -92,6 +92,11 @@ class FunctionSamples:
         mask = None if self.mask is None else self.mask.to(points.device)
         return FunctionSamples(points, self.values.to(*args, **kwargs), mask)
 
+    @property
+    def fewest_sensors(self) -> int:
+        """The number of sensors that every function has at least."""
+        return self.points.shape[1] if self.mask is None else int(self.mask.sum(1).min())
+
     def take(self, index: Tensor | slice) -> FunctionSamples:
         """Keep the functions with these indices of the batch."""
         mask = None if self.mask is None else self.mask[index]

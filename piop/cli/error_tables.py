@@ -130,7 +130,7 @@ def calibration_text(found: Mapping[str, Any]) -> str:
     """Say what a calibration gives.
 
     Args:
-        found: What :meth:`piop.run.calibration.Calibration.summary_or_reason` returned.
+        found: What :meth:`~piop.run.error_bounds.calibration.Calibration.summary_or_reason` gave.
     """
     if "reason" in found:
         return f"Error bounds: {found['reason']}"

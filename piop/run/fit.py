@@ -20,7 +20,6 @@ from piop.job_phases import JobPhase, JobPhases
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem
 from piop.residual import choose_kernel
-from piop.run.calibration import check_inputs
 from piop.run.configuration import (
     choose_machine,
     configure,
@@ -29,6 +28,7 @@ from piop.run.configuration import (
     require_graphs,
 )
 from piop.run.data import DataArgument, GivenData, training_and_held_out, usable_data
+from piop.run.error_bounds.calibration import check_inputs
 from piop.run.folder import PROFILE, RunFolder, new_folder
 from piop.run.job import Job, plan_job, require_pairs
 from piop.run.run import Run

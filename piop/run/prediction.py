@@ -26,7 +26,7 @@ from piop.errors import DataError, UsageError
 from piop.models.core.base import Inputs
 from piop.models.core.interpolation import interpolate_grid
 from piop.problem import Problem
-from piop.run.fallback import AnswerSource, Fallback
+from piop.run.error_bounds.fallback import AnswerSource, Fallback
 from piop.sampling.typicality import Typicality
 from piop.training.batches.data import interpolate_needed_inputs
 from piop.training.batches.function_sources import interpolate_inputs

@@ -23,8 +23,13 @@ from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem, late_imports
 from piop.reference.solve import requested_tolerance
 from piop.run import evaluation
-from piop.run.answers import bound_errors, solve_instead
-from piop.run.calibration import (
+from piop.run.configuration import move_to_device
+from piop.run.data import (
+    DataArgument,
+    GivenData,
+)
+from piop.run.error_bounds.answers import bound_errors, solve_instead
+from piop.run.error_bounds.calibration import (
     CONFIDENCE,
     FEWEST,
     INPUTS,
@@ -32,21 +37,16 @@ from piop.run.calibration import (
     Calibration,
     check_inputs,
 )
-from piop.run.configuration import move_to_device
-from piop.run.conformal import check_confidence
-from piop.run.data import (
-    DataArgument,
-    GivenData,
-)
+from piop.run.error_bounds.conformal import check_confidence
+from piop.run.error_bounds.residual_indicator import ResidualSize, choose_lattice
+from piop.run.error_bounds.sensor_error import has_fewer_sensors, sensor_error
 from piop.run.folder import CALIBRATION, DISCRETISATION, EVALUATION, RunFolder, versions
 from piop.run.held_out import HeldOut, HeldOutSource, JudgedSamples
 from piop.run.held_out import Sensors as Placement
 from piop.run.parameter_estimation import infer, trained_estimates
 from piop.run.prediction import add_sensor_error, add_typicality, as_dataset, predict_values
 from piop.run.references import Progress
-from piop.run.residual_indicator import ResidualSize, choose_lattice
 from piop.run.resolution_study import Grids, Sensors, study_discretisation
-from piop.run.sensor_error import has_fewer_sensors, sensor_error
 from piop.run.sources import RunSources
 from piop.run.threads import threads_of
 from piop.run.user_inputs import InputData, read_at, read_inputs
@@ -151,6 +151,11 @@ class Run:
     def metrics(self) -> list[Row]:
         """The rows of ``metrics.jsonl``."""
         return read_metrics(self.folder.files)
+
+    @property
+    def _last_row(self) -> Row:
+        """The last row of the metrics; before the first step, steps and seconds of none."""
+        return (self.metrics or [{"step": 0, "seconds": 0.0}])[-1]
 
     @property
     def is_evaluated(self) -> bool:
@@ -258,9 +263,8 @@ class Run:
         Raises:
             DamagedFileError: If the file is damaged.
         """
-        found, rows = self.folder.read_json(CALIBRATION), self.metrics
-        steps = int(rows[-1]["step"]) if rows else 0
-        if (found.get("hash"), found.get("steps")) != (self.solved.hash, steps):
+        found = self.folder.read_json(CALIBRATION)
+        if (found.get("hash"), found.get("steps")) != (self.solved.hash, self._last_row["step"]):
             return None  # of other weights, or of another spec
         try:
             return Calibration.from_json(found)
@@ -307,14 +311,13 @@ class Run:
             solved = len(judged.held_out.accepted)
             if solved < FEWEST:
                 raise NotSupportedError(
-                    f"{solved} references were solved in the time, {FEWEST} are needed"
+                    f"{solved} inputs have a reference solution, {FEWEST} are needed"
                 )
             measure = None
             with suppress(NotSupportedError):
                 own = problem, self.model, self.config
                 measure = ResidualSize(*own, choose_lattice(*own, self.statistics))
-            rows = self.metrics
-            steps = int(rows[-1]["step"]) if rows else 0
+            steps = int(self._last_row["step"])
             identity = {"seed": seed, "steps": steps, "hash": problem.hash}
             found = Calibration.of(problem, judged.held_out, judged.prediction, measure, identity)
         if write:
@@ -510,9 +513,7 @@ class Run:
         left = math.inf
         if seconds is not None:
             left = max(self._seconds_of_evaluation - (time.monotonic() - begun), 0.0)
-        rows = self.metrics
-        trained = rows[-1]["seconds"] if rows else 0.0
-        error = found["relative_l2"]["mean"]
+        error, trained = found["relative_l2"]["mean"], self._last_row["seconds"]
         return measure_worth(problem, self.model, held_out, error, trained, left)
 
     def _inputs_before(self) -> str:
@@ -609,8 +610,7 @@ class Run:
     @property
     def seconds_of_judging(self) -> float:
         """The time that evaluation and calibration after training share."""
-        rows = self.metrics
-        return PART_OF_TRAINING * (rows[-1]["seconds"] if rows else 0.0)
+        return PART_OF_TRAINING * self._last_row["seconds"]
 
     @property
     def _seconds_of_evaluation(self) -> float:
@@ -665,7 +665,7 @@ class Run:
 
     def _circumstances(self, problem: Problem, seed: int) -> tuple[dict[str, Any], list[str]]:
         """Return the residual and what the training was; and warnings."""
-        last = (self.metrics or [{"step": 0, "seconds": 0.0}])[-1]
+        last = self._last_row
         residual, doubts = evaluation.mean_residual(problem, self.model, self.config, seed)
         found = {
             "residual": residual,

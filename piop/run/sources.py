@@ -84,9 +84,11 @@ class RunSources:
             judged: Number of the run's own held-out data that an evaluation takes.
 
         Raises:
-            NotSupportedError: If none of the run's own data are left.
+            NotSupportedError: If there are no inputs, or none of the run's own data are left.
             DataError: If the data are not there.
         """
+        if not problem.inputs:
+            raise NotSupportedError(f"{problem.name} has no inputs, so there is one solution")
         if self.recorded is not None and not self.config.physics:
             data = self.own_data()
             if len(data) <= judged:

@@ -1,4 +1,4 @@
-"""Whether an operator is worth its training: its time per answer beside that of the solver."""
+"""Seconds per answer of operator and solver, and after how many answers training has paid."""
 
 from __future__ import annotations
 

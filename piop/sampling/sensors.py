@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import torch
@@ -125,3 +126,18 @@ def reconstruct(problem: Problem, item: Input, samples: FunctionSamples) -> Inpu
     points, values = samples.points.double(), samples.values[..., 0].double()
     found = input_sampler(problem, item).interpolate(points, values, samples.mask)
     return found.to(dtype=samples.values.dtype)
+
+
+def group_by_sensors(inputs: Mapping[str, FunctionSamples]) -> dict[bytes, Tensor]:
+    """Group samples whose sensors are the same: the numbers of those by what tells them apart."""
+    groups: dict[bytes, list[int]] = {}
+    batch = len(next(iter(inputs.values())).values)
+    for row in range(batch):
+        digest = blake2b()
+        for samples in inputs.values():
+            digest.update(repr(samples.points.shape).encode())
+            digest.update(samples.points[row].double().cpu().numpy().tobytes())
+            if samples.mask is not None:
+                digest.update(samples.mask[row].cpu().numpy().tobytes())
+        groups.setdefault(digest.digest(), []).append(row)
+    return {key: torch.tensor(rows) for key, rows in groups.items()}

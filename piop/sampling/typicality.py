@@ -1,4 +1,4 @@
-"""Whether inputs may have been drawn from the distribution that a problem declares.
+"""Test of inputs against the distribution that a problem declares.
 
 A test by simulation, for any distribution: inputs are drawn, observed at the given sensors, and a
 few statistics of the given inputs are compared with those of the draws. The least of the p-values
@@ -28,7 +28,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING, TypeGuard
 
 import torch
@@ -39,6 +38,7 @@ from piop.fields import FunctionSamples, InputFunction, tensor_grid
 from piop.sampling.distributions import sample_inputs
 from piop.sampling.functions import ProductFunction
 from piop.sampling.random import COMPARISON, Draws
+from piop.sampling.sensors import group_by_sensors
 
 if TYPE_CHECKING:
     from piop.problem import Problem
@@ -111,7 +111,7 @@ class TypicalityTest:
                 raise NotSupportedError(f"inputs.{name}: its distribution is known from data alone")
         batch = max(len(samples.values) for samples in inputs.values())
         inputs = {name: samples.repeat(batch) for name, samples in inputs.items()}
-        groups = _same_sensors(inputs)
+        groups = group_by_sensors(inputs)
         if not groups.keys() <= self._references.keys():
             self._references = self._refer(inputs, groups)
         p_values = torch.empty(batch, dtype=torch.float64)
@@ -153,21 +153,6 @@ class TypicalityTest:
 
 def _is_sum(function: InputFunction) -> TypeGuard[ProductFunction]:
     return isinstance(function, ProductFunction)
-
-
-def _same_sensors(inputs: Mapping[str, FunctionSamples]) -> dict[bytes, Tensor]:
-    """Group samples whose sensors are the same: the numbers of those by what tells them apart."""
-    groups: dict[bytes, list[int]] = {}
-    batch = len(next(iter(inputs.values())).values)
-    for row in range(batch):
-        digest = blake2b()
-        for samples in inputs.values():
-            digest.update(repr(samples.points.shape).encode())
-            digest.update(samples.points[row].double().cpu().numpy().tobytes())
-            if samples.mask is not None:
-                digest.update(samples.mask[row].cpu().numpy().tobytes())
-        groups.setdefault(digest.digest(), []).append(row)
-    return {key: torch.tensor(rows) for key, rows in groups.items()}
 
 
 def _grid_axes(points: Tensor) -> list[Tensor] | None:

@@ -16,10 +16,10 @@ from piop.errors import NotSupportedError, UsageError
 from piop.fields import FunctionSamples
 from piop.metrics import rank_correlation, relative_l2
 from piop.problem import Problem
-from piop.run.conformal import bounding_score, coverage
+from piop.run.error_bounds.conformal import bounding_score, coverage
+from piop.run.error_bounds.residual_indicator import Indicator, ResidualSize
 from piop.run.evaluation import nonzero_solutions
 from piop.run.held_out import HeldOut
-from piop.run.residual_indicator import Indicator, ResidualSize
 
 INPUTS = 150
 """Inputs of a calibration, unless their references take too long."""
@@ -99,14 +99,16 @@ class Calibration:
         kept = nonzero_solutions(problem, held_out).nonzero()[:, 0]
         held_out = held_out.take(kept)
         judged = [name for name in problem.unknowns if name in held_out.truth]
-        errors = {n: _finite(relative_l2(prediction[n][kept], held_out.truth[n])) for n in judged}
+        errors = {
+            n: _nan_as_infinite(relative_l2(prediction[n][kept], held_out.truth[n])) for n in judged
+        }
         if held_out.error_estimate is not None:
-            errors = {n: e + _finite(held_out.error_estimate) for n, e in errors.items()}
+            errors = {n: e + _nan_as_infinite(held_out.error_estimate) for n, e in errors.items()}
         residuals = None
         if residual_size is not None:
             with suppress(NotSupportedError):
                 residuals = residual_size(held_out.inputs)
-        sensors = {name: _sensors(samples) for name, samples in held_out.inputs.items()}
+        sensors = {name: samples.fewest_sensors for name, samples in held_out.inputs.items()}
         lattice = () if residual_size is None else residual_size.lattice
         return cls.learn(errors, residuals, sensors, identity, lattice)
 
@@ -123,7 +125,7 @@ class Calibration:
 
         Args:
             errors: Unknown → relative L2 error of each input ``[B]`` float64, not finite for none.
-            residuals: As :class:`piop.run.residual_indicator.ResidualSize` returns them ``[B, E]``.
+            residuals: As :class:`ResidualSize` returns them ``[B, E]``; None where it cannot.
             sensors: Input → number of sensors.
             identity: What is calibrated.
             lattice: Of the residuals.
@@ -137,7 +139,7 @@ class Calibration:
         correlation = None
         if indicator.needs_residual and len(sizes) > 1:
             correlation = rank_correlation(sizes, largest[~chosen])
-        scores = {name: _finite(e[~chosen] / sizes) for name, e in errors.items()}
+        scores = {name: _nan_as_infinite(e[~chosen] / sizes) for name, e in errors.items()}
         return cls(indicator, scores, correlation, int(chosen.sum()), sensors, identity)
 
     @property
@@ -174,7 +176,7 @@ class Calibration:
 
     def covers(self, inputs: Mapping[str, FunctionSamples]) -> bool:
         """Whether inputs have as many sensors as those of the calibration, or more."""
-        return all(_sensors(s) >= self.sensors.get(name, 0) for name, s in inputs.items())
+        return all(s.fewest_sensors >= self.sensors.get(name, 0) for name, s in inputs.items())
 
     def summary(self, confidence: float = CONFIDENCE) -> dict[str, Any]:
         """Return what a user is told of it.
@@ -240,13 +242,6 @@ IDENTITY = ("seed", "steps", "hash")
 """What tells whether a calibration is of the weights and the problem as they are."""
 
 
-def _finite(values: Tensor) -> Tensor:
+def _nan_as_infinite(values: Tensor) -> Tensor:
     """Count what is not a number as infinite."""
     return values.double().cpu().nan_to_num(nan=torch.inf, posinf=torch.inf)
-
-
-def _sensors(samples: FunctionSamples) -> int:
-    """Return the number of sensors that every sample has."""
-    if samples.mask is None:
-        return samples.points.shape[1]
-    return int(samples.mask.sum(1).min())

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from piop.errors import UsageError
-from piop.run.conformal import (
+from piop.run.error_bounds.conformal import (
     bounding_score,
     check_confidence,
     coverage,

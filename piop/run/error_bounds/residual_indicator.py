@@ -1,4 +1,4 @@
-"""What the residual says of the error of one prediction, from its sensors alone."""
+"""Estimates of the error of one prediction by its residual, from its sensors alone."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from piop.json_values import json_value
 from piop.metrics import relative_l2
 from piop.problem import Problem
 from piop.run import Run, fit
-from piop.run.calibration import Calibration
+from piop.run.error_bounds.calibration import Calibration
 from piop.run.held_out import HeldOut
 from piop.sampling import Draws
 from piop.sampling.random import CALIBRATION, HELD_OUT

@@ -16,6 +16,7 @@ from piop.problem import Problem
 from piop.run.prediction import predict_values
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.sampling.random import COMPARISON
+from piop.sampling.sensors import group_by_sensors
 from piop.training.build import Model
 
 DRAWS, POINTS = 16, 1024
@@ -25,7 +26,7 @@ DRAWS, POINTS = 16, 1024
 def has_fewer_sensors(problem: Problem, observed: Inputs) -> bool:
     """Whether an input is observed at fewer sensors than the spec places."""
     counts = {item.name: math.prod(item.sensor_shape) for item in problem.visible_inputs}
-    return any(_count(samples).min() < counts[name] for name, samples in observed.items())
+    return any(samples.fewest_sensors < counts[name] for name, samples in observed.items())
 
 
 def sensor_error(problem: Problem, model: Model, observed: Inputs) -> Tensor:
@@ -50,25 +51,14 @@ def sensor_error(problem: Problem, model: Model, observed: Inputs) -> Tensor:
     at = Queries(points=collocation(problem, Draws.of(COMPARISON, 0, range(1)), POINTS))
     whole = predict_values(problem, model, observe(functions, problem, draws), at)
     batch = max(len(samples.values) for samples in observed.values())
-    one = all(
-        len(s.points) == 1 or bool((s.points == s.points[:1]).all()) for s in observed.values()
-    )
-    one &= all(s.mask is None or bool((s.mask == s.mask[:1]).all()) for s in observed.values())
-    found = []
-    for row in range(1 if one else batch):
+    observed = {name: samples.repeat(batch) for name, samples in observed.items()}
+    found = torch.empty(batch, dtype=torch.float64)
+    for rows in group_by_sensors(observed).values():
         seen = {}
         for name, samples in observed.items():
-            own = samples.repeat(batch).take(slice(row, row + 1))
+            own = samples.take(rows[:1])
             points = own.points.double()
             values = functions[name](points)[..., None]
             seen[name] = FunctionSamples(points, values, own.mask).repeat(DRAWS)
-        part = predict_values(problem, model, seen, at)
-        found.append(relative_l2(part, whole).mean())
-    return torch.stack(found).expand(batch)
-
-
-def _count(samples: FunctionSamples) -> Tensor:
-    """Return the number of sensors of each sample."""
-    if samples.mask is None:
-        return torch.tensor([samples.points.shape[1]])
-    return samples.mask.sum(1)
+        found[rows] = relative_l2(predict_values(problem, model, seen, at), whole).mean()
+    return found

@@ -10,8 +10,9 @@ import xarray as xr
 
 from piop.errors import NotSupportedError, UsageError
 from piop.metrics import relative_l2
-from piop.run import Run, fallback
-from piop.run.fallback import AnswerSource
+from piop.run import Run
+from piop.run.error_bounds import fallback
+from piop.run.error_bounds.fallback import AnswerSource
 from piop.run.prediction import put_solutions
 
 X = np.arange(8) / 4

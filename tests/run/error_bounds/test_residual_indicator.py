@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from piop.run.residual_indicator import Indicator
+from piop.run.error_bounds.residual_indicator import Indicator
 
 
 def drawn(count, seed=0):

@@ -1,4 +1,4 @@
-"""How far a prediction can be trusted: bounds of its error, and the solver's answer instead."""
+"""Error bounds of a prediction, and solutions in place of what exceeds a tolerance."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from piop.run.fallback import solve_samples
+from piop.run.error_bounds.conformal import coverage
+from piop.run.error_bounds.fallback import solve_samples
+from piop.run.error_bounds.residual_indicator import ResidualSize
 from piop.run.prediction import add_error_bounds, put_solutions
-from piop.run.residual_indicator import ResidualSize
 
 if TYPE_CHECKING:
     import xarray as xr
 
     from piop.datasets import Queries
     from piop.models.core.base import Inputs
-    from piop.run.calibration import Calibration
+    from piop.run.error_bounds.calibration import Calibration
     from piop.run.run import Run
 
 
@@ -60,11 +61,11 @@ def bound_errors(
         for name, bound in calibrated.bounds(indicators, confidence).items()
     }
     estimate = calibrated.estimates(indicators).masked_fill(uncovered, torch.nan)
-    known = calibrated.summary(confidence)
+    _, low = coverage(calibrated.count, confidence)
     attributes = {
         "confidence": str(confidence),
-        "calibration_inputs": str(known["inputs"]),
-        "coverage_at_least": f"{known['coverage_low']:.3f}",
+        "calibration_inputs": str(calibrated.count),
+        "coverage_at_least": f"{low:.3f}",
     }
     add_error_bounds(found, estimate, bounds, relative, attributes)
     return bounds[""]
