@@ -18,15 +18,8 @@ from piop.cli.console import (
     force_option,
     print_json,
 )
-from piop.cli.error_tables import (
-    SOURCES,
-    bounds_text,
-    show_calibration,
-    show_discretisation,
-    show_results,
-    sources_text,
-    typicality_text,
-)
+from piop.cli.error_tables import show_calibration, show_discretisation, show_results
+from piop.cli.prediction_text import SOURCES, bounds_text, sources_text, typicality_text
 from piop.cli.progress import progress
 from piop.errors import NotSupportedError, UsageError
 from piop.job_phases import JobPhase
