@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from record import RESULTS, record
+from record import RESULTS, environment, record
 from torch import Tensor
 
 from piop.errors import NotSupportedError
@@ -134,7 +134,8 @@ def main() -> None:
                 run = fit(
                     problem, time=time, out=out, samples=0, threads=options.threads, compile=False
                 )
-                cells[key] = measure(*draw_pool(run, count))
+                commit = {"commit": environment()["commit"]}
+                cells[key] = measure(*draw_pool(run, count)) | commit
             print(key, json.dumps(cells[key]), flush=True)
             command = f"python benchmarks/trust.py {' '.join(sys.argv[1:])}".strip()
             record("trust", command, {"cells": cells})

@@ -25,11 +25,11 @@ calibrate, and the others are bounded.
   quantile.
 - **coverage** at 80, 90 and 95 %: the share of inputs within their bounds; promised are {promised}.
 - **bound/error**: geometric mean at 90 %; **without**: with the same bound for all inputs.
-- **correlation**: rank correlation of indicator and error; — where the residual was not correlated
+- **corr.**: rank correlation of indicator and error; — where the residual was not correlated
   with the error.
 
-| problem | trained | inputs | error | spread | coverage | bound/error | without | correlation |
-|---|---|---|---|---|---|---|---|---|
+| problem | trained | inputs | error | spread | coverage | bound/error | without | corr. | commit |
+|---|---|---|---|---|---|---|---|---|---|
 """
 INPUTS = """
 ## Inputs outside the distribution
@@ -44,7 +44,7 @@ spec: 10,000 fresh inputs of the distribution (false alarms), and 500 that are c
 def machine_of(found: dict[str, Any]) -> str:
     """Name the machine and the date of a result."""
     own = found["environment"]
-    return f"{own['cores']} cores of {own['cpu']} ({own['date']}, {own['commit']})"
+    return f"{own['cores']} cores of {own['cpu']} ({own['date']})"
 
 
 def bounds_row(key: str, cell: dict[str, Any]) -> str:
@@ -53,8 +53,9 @@ def bounds_row(key: str, cell: dict[str, Any]) -> str:
     coverage = ", ".join(f"{100 * v:.1f}" for v in cell["coverage"].values())
     correlation = "—" if cell["correlation"] is None else f"{cell['correlation']:.2f}"
     numbers = f"{cell['error']:.2g} | {cell['spread']:.2g} | {coverage}"
-    ratios = f"{cell['bound_over_error']:.2f} | {cell['without_residual']:.2f}"
-    return f"| `{name}` | {time} | {cell['inputs']} | {numbers} | {ratios} | {correlation} |"
+    ratios = f"{cell['bound_over_error']:.2f} | {cell['without_residual']:.2f} | {correlation}"
+    first = f"`{name}` | {time} | {cell['inputs']}"
+    return f"| {first} | {numbers} | {ratios} | {cell['commit']} |"
 
 
 def write_page() -> None:
