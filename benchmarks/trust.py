@@ -65,7 +65,7 @@ def draw_pool(run: Run, count: int) -> tuple[dict[str, Tensor], Tensor | None]:
     }
     try:
         own = problem, run.model, run.config
-        size = ResidualSize(*own, choose_lattice(*own, run.statistics))
+        size = ResidualSize(*own, choose_lattice(*own))
         return errors, size(held_out.inputs)
     except NotSupportedError:
         return errors, None

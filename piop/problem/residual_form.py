@@ -91,12 +91,10 @@ def evolution_obstacle(problem: Problem, constraints: Mode) -> str | None:
 
 def _obstacle(problem: Problem, constraints: Mode) -> str | None:
     """Say why the equations cannot be integrated over time; None where they can."""
-    if obstacle := evolution_obstacle(problem, constraints):
-        return obstacle
-    if problem.pde.auxiliaries:
-        return f"{problem.pde.auxiliaries[0].name} does not evolve by itself"
     if not problem.pde.periodic:
-        return _interval_obstacle(problem, constraints)
+        return linearisation_obstacle(problem, constraints)
+    if obstacle := _evolution_of_all_obstacle(problem, constraints):
+        return obstacle
     try:
         split = linear_evolution(problem.pde).split
     except NotSupportedError as error:
@@ -106,13 +104,25 @@ def _obstacle(problem: Problem, constraints: Mode) -> str | None:
     return None
 
 
-def _interval_obstacle(problem: Problem, constraints: Mode) -> str | None:
-    """Say why equations and conditions on walls cannot be linearised together."""
+def _evolution_of_all_obstacle(problem: Problem, constraints: Mode) -> str | None:
+    """Say why it is no evolution of all unknowns from hard initial data."""
+    if obstacle := evolution_obstacle(problem, constraints):
+        return obstacle
+    if problem.pde.auxiliaries:
+        return f"{problem.pde.auxiliaries[0].name} does not evolve by itself"
+    return None
+
+
+def linearisation_obstacle(problem: Problem, constraints: Mode) -> str | None:
+    """Say why equations on one axis, and conditions on its walls, cannot be linearised together."""
+    if obstacle := _evolution_of_all_obstacle(problem, constraints):
+        return obstacle
     if len(problem.space) > 1 or not problem.domain.is_box:
         return "space is neither periodic nor an interval"
     if decide_constraints(problem, constraints).soft_initial:
         return "the initial data are a soft constraint"
-    if highest_space_order(problem.pde, problem.residuals, problem.channels) > 2:
+    order = highest_space_order(problem.pde, problem.residuals, problem.channels)
+    if order > 2 and not problem.pde.periodic:
         return "the equations are of higher order in space than the second"
     expressions = list(problem.residuals)
     for face, condition in problem.pde.face_conditions:

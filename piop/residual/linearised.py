@@ -1,4 +1,4 @@
-"""Equations between walls: the residual, measured by the error that it causes.
+"""Equations on one axis: the residual, measured by the error that it causes.
 
 An approximation u of an evolution on an interval, with residual r(u) of its equations and b(u) of
 its boundary conditions, has to first order the error e of Newton's method: J e = r inside and
@@ -8,8 +8,9 @@ equations damp, what a wall reflects, and growth that the nonlinear part ends. B
 that are no hard constraints need no weight of their own.
 
 The equations are collocated on a lattice of each function: polynomials of degree five in each of
-some elements of time, Lobatto nodes in space. So r is found from values of the network alone,
-without its derivatives, and e element after element from dense matrices. See ``docs/math.md``, 21.
+some elements of time; Lobatto nodes in space, or even ones where it is periodic. So r is found from
+values of the network alone, without its derivatives, and e element after element from dense
+matrices. See ``docs/math.md``, 21.
 
 Sources: the loss is own. Newton's method for collocated evolutions as in Hairer & Wanner 1996,
 sec. IV.8 (doi:10.1007/978-3-642-05221-7); boundary conditions in rows of the matrix as in Trefethen
@@ -28,6 +29,7 @@ from torch import Tensor
 
 from piop.fields import InputFunction
 from piop.lowering import compile_expressions
+from piop.residual.axis_nodes import IntervalNodes, PeriodicNodes
 from piop.residual.base import DerivedFunctions, ResidualValues
 from piop.residual.lattice import (
     Lattice,
@@ -43,20 +45,18 @@ if TYPE_CHECKING:
 
 DEGREE = 5
 """Of the polynomials in each element of time."""
-SHIFT = 0.4
-"""Largest |log κ| of the map ξ → ξ/(ξ + (1 − ξ)κ) of [0, 1] that moves the nodes in space."""
 BOUND = 3.0
 """Largest error, in sizes of its unknown: far from the solution Newton's method overshoots."""
 
 
 @final
 class LinearisedResidual(LatticeResidual):
-    """The residual of an evolution on an interval and its walls, as the error that it causes.
+    """The residual of an evolution on one axis, and its walls, as the error that it causes.
 
     Args:
-        problem: An evolution of first order in time, and at most second in space, on an interval,
-            initial data met exactly; equation i holds the time derivative of unknown i alone, and
-            each condition on a wall is one on an unknown.
+        problem: An evolution of first order in time on one axis, initial data met exactly; equation
+            i holds the time derivative of unknown i alone; between walls of at most second order in
+            space, and each condition on a wall is one on an unknown.
         lattice: Points of each function; of its times one begins, and each element adds
             :data:`DEGREE`.
         sizes: Typical size of each unknown, its own units.
@@ -72,8 +72,8 @@ class LinearisedResidual(LatticeResidual):
         sizes: Sequence[float],
         derived: DerivedFunctions | None = None,
     ) -> None:
-        if problem.time is None or len(problem.space) != 1 or problem.pde.periodic:
-            raise ValueError("this residual is for evolutions on an interval between walls")
+        if problem.time is None or len(problem.space) != 1:
+            raise ValueError("this residual is for evolutions on one axis")
         conditions = problem.pde.face_conditions
         expressions = [
             *problem.residuals,
@@ -89,7 +89,8 @@ class LinearisedResidual(LatticeResidual):
         self._slopes = [(number, *self.wanted[which]) for number, which in slopes]
         self._combine = compile_expressions([*expressions, *slopes.values()], self.atoms)
         self._highest = max(index[1] for _, index in self.wanted)
-        self._nodes = lobatto_nodes(lattice.points[0])
+        nodes = PeriodicNodes if problem.pde.periodic else IntervalNodes
+        self._nodes = nodes(self._axis, lattice.points[0])
 
     @property
     def _elements(self) -> int:
@@ -100,12 +101,9 @@ class LinearisedResidual(LatticeResidual):
 
         The walls, the first and the last time stay.
         """
-        drawn, axis = draw(), self._axis
+        drawn = draw()
         times = moved_times(element_times(self._elements), drawn[..., 0], self._time)
-        position = (drawn[:, :1, 1].double() - axis.low) / axis.length
-        nodes = _moved(self._nodes.to(position), (2 * SHIFT * (position - 0.5)).exp())
-        places = (axis.low + axis.length * nodes).to(drawn)
-        return grid_points([times, places])
+        return grid_points([times, self._nodes.places(drawn[:, :1, 1].double()).to(drawn)])
 
     @torch.no_grad()
     def evaluate_inputs(
@@ -126,15 +124,8 @@ class LinearisedResidual(LatticeResidual):
         grid = queries.double().unflatten(1, (self.lattice.times, -1))
         times = grid[:, :, 0, 0].unfold(1, DEGREE + 1, DEGREE)
         in_time = difference_matrix(times.flatten(0, 1)).unflatten(0, times.shape[:2])
-        nodes, middle = self._nodes.to(grid), len(self._nodes) // 2
-        place = (grid[:, :1, middle, 1] - self._axis.low) / self._axis.length
-        kappa = nodes[middle] * (1 - place) / (place * (1 - nodes[middle]))
-        stretch = self._axis.length * kappa / (nodes + (1 - nodes) * kappa) ** 2
-        in_space = difference_matrix(nodes[None]) / stretch[:, :, None]
-        powers = [torch.eye(len(nodes)).to(in_space).expand_as(in_space)]
-        for _ in range(self._highest):
-            powers.append(in_space @ powers[-1])
-        return (*found, in_time[:, :, 1:], torch.stack(powers, 1))
+        powers = self._nodes.derivatives(grid[:, 0, :, 1], self._highest)
+        return (*found, in_time[:, :, 1:], powers)
 
     def __call__(
         self,
@@ -241,11 +232,6 @@ def element_times(elements: int) -> Tensor:
     """
     inner = lobatto_nodes(DEGREE + 1)[:-1] + torch.arange(elements)[:, None]
     return torch.cat([inner.flatten(), torch.full((1,), elements)]) / elements
-
-
-def _moved(nodes: Tensor, kappa: Tensor) -> Tensor:
-    """Move nodes ``[n]`` of [0, 1], each function by its own κ ``[B, 1]``: ``[B, n]``."""
-    return nodes / (nodes + (1 - nodes) * kappa)
 
 
 def _partial_derivatives(

@@ -316,7 +316,7 @@ class Run:
             measure = None
             with suppress(NotSupportedError):
                 own = problem, self.model, self.config
-                measure = ResidualSize(*own, choose_lattice(*own, self.statistics))
+                measure = ResidualSize(*own, choose_lattice(*own))
             steps = int(self._last_row["step"])
             identity = {"seed": seed, "steps": steps, "hash": problem.hash}
             found = Calibration.of(problem, judged.held_out, judged.prediction, measure, identity)

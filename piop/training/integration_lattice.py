@@ -39,7 +39,8 @@ ELEMENTS = (1, 2, 3, 4, 6, 8)
 SPREAD = 1.5
 """Nodes between walls per coefficient that solutions have in space: products of them are there."""
 MOST_UNKNOWNS = 400
-"""Values of all unknowns in an element at most: a step solves for as many, of each function."""
+"""Values of all unknowns in an element of time at most, a third of the points of a lattice: a step
+solves for as many, of each function."""
 MOST_POINTS = {1: 1200, 2: 4096, 3: 8192}
 """Points of a lattice at most, by the number of axes: what a step can take of one function."""
 STEP_POINTS = 4096
@@ -99,13 +100,26 @@ def choose_interval_lattice(problem: Problem, form: FormDecision) -> tuple[tuple
     """
     if not form.integral:
         return (), form.why
+    return _chosen(solve_for_linearised_lattice(problem), form)
+
+
+def solve_for_linearised_lattice(problem: Problem, most: int = MOST_UNKNOWNS) -> Lattice | str:
+    """Find the coarsest lattice on one axis that resolves some solutions, which it solves for.
+
+    Args:
+        problem: An evolution on one axis.
+        most: Values of all unknowns in an element at most.
+
+    Returns:
+        The lattice; where there is none, the reason, a clause.
+    """
     time = cast("Coordinate", problem.time)
     times = np.linspace(time.low, time.high, EVEN_TIMES)
     try:
         solved = solve_coarsely(problem, coarse_inputs(problem), times.tolist())
     except (NotSupportedError, SolverError) as error:
-        return _chosen(f"there is no reference solution ({error})", form)
-    return _chosen(find_interval_lattice(solved.values), form)
+        return f"there is no reference solution ({error})"
+    return find_linearised_lattice(solved.values, problem.pde.periodic, most)
 
 
 def _chosen(found: Lattice | str, form: FormDecision) -> tuple[tuple[int, ...], str]:
@@ -122,28 +136,43 @@ def _chosen(found: Lattice | str, form: FormDecision) -> tuple[tuple[int, ...], 
     return (), found
 
 
-def find_interval_lattice(values: Mapping[str, Tensor]) -> Lattice | str:
-    """Find the coarsest lattice between walls that resolves some solutions.
+def find_linearised_lattice(
+    values: Mapping[str, Tensor], periodic: bool, most: int = MOST_UNKNOWNS
+) -> Lattice | str:
+    """Find the coarsest lattice on one axis that resolves some solutions.
 
     Args:
-        values: Unknown → its values at even times and places, both ends among them ``[B, T, n]``.
+        values: Unknown → its values at even times and places ``[B, T, n]``, both ends of the time
+            among them, and both walls where there are any.
+        periodic: Whether there are none.
+        most: Values of all unknowns in an element at most.
 
     Returns:
         The lattice; where it would be too large, the reason, a clause.
     """
-    degrees = []
-    for value in values.values():
-        nodes = _interpolate(value, lobatto_nodes(SPACE_NODES), axis=2)
-        degrees.append(_degree(nodes.movedim(2, 1)[:, None], UNRESOLVED))
-    points = max(FEWEST_POINTS, math.ceil(SPREAD * (max(degrees) + 1)))
-    if points > SPACE_NODES or points * DEGREE * len(values) > MOST_UNKNOWNS:
-        return f"solutions need {points} points between the walls or more, too many for a step"
+    if periodic:
+        points = _even_points(values)
+    else:
+        degrees = []
+        for value in values.values():
+            nodes = _interpolate(value, lobatto_nodes(SPACE_NODES), axis=2)
+            degrees.append(_degree(nodes.movedim(2, 1)[:, None], UNRESOLVED))
+        points = max(FEWEST_POINTS, math.ceil(SPREAD * (max(degrees) + 1)))
+        most = min(most, SPACE_NODES * DEGREE * len(values))
+    if points * DEGREE * len(values) > most:
+        return f"solutions need {points} points in space or more, too many for a step"
     for part in (UNRESOLVED, UNRESOLVED_IN_TIME):
         for elements in ELEMENTS:
             lattice = Lattice(1 + elements * DEGREE, (points,))
-            if lattice.size <= MOST_POINTS[1] and _resolves(values, elements, part):
+            if lattice.size <= 3 * most and _resolves(values, elements, part):
                 return lattice
     return f"solutions need more than {ELEMENTS[-1]} elements of time"
+
+
+def _even_points(values: Mapping[str, Tensor]) -> int:
+    """Return the points along each periodic axis that resolve all unknowns; an even number."""
+    points = max(FEWEST_POINTS, ALIASED * max(map(_waves, values.values())))
+    return points + points % 2
 
 
 def _resolves(values: Mapping[str, Tensor], elements: int, unresolved: float) -> bool:
@@ -180,8 +209,7 @@ def find_lattice(values: Mapping[str, Tensor], windows: int) -> Lattice | str:
     if least + 2 > MOST_TIMES:  # as many times as coefficients, and one more
         return f"solutions need more than {MOST_TIMES} times of collocation in each window"
     times = min(MOST_TIMES, max(FEWEST_TIMES, degree + 2))
-    points = max(FEWEST_POINTS, ALIASED * max(map(_waves, values.values())))
-    lattice = Lattice(times, (points + points % 2,) * axes)
+    lattice = Lattice(times, (_even_points(values),) * axes)
     if lattice.size > MOST_POINTS[axes]:
         along = " × ".join(map(str, (lattice.times, *lattice.points)))
         return f"solutions need a lattice of {along} points or more, too many for a step"

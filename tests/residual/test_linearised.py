@@ -181,9 +181,41 @@ def test_missing_input_values_are_named():
         residual(lambda q: q[..., :1], placed(residual, problem))
 
 
-def test_periodic_problems_are_refused():
-    problem = evolution("dt(u) = 0.3*dxx(u)", boundary={"x": "periodic"})
-    with pytest.raises(ValueError, match="walls"):
+@pytest.mark.parametrize("points", [18, 19])
+@pytest.mark.parametrize(
+    "equation",
+    [
+        "dt(u) + 2*dx(u) = 0.1*dxx(u) - 4*u",
+        "dt(u) = -0.05*dx(dxx(u)) + 0.1*dxx(u)",
+        "dt(u) + sin(2*pi*x/3)*dx(u) = 0.2*dxx(u) + u",
+    ],
+)
+def test_on_a_circle_it_is_the_error_too(equation, points):
+    problem = evolution(equation, boundary={"x": "periodic"})
+
+    def field(q):
+        since, x = q[..., 0] - START, q[..., 1]
+        wave = torch.sin(2 * math.pi * x / LENGTH + since)
+        return (since * wave + since**2 * torch.cos(4 * math.pi * x / LENGTH))[..., None]
+
+    residual = residual_of(problem, points=points)
+    queries, found = evaluate(residual, problem, field)
+    torch.testing.assert_close(found, field(queries) / TIME, rtol=1e-5, atol=1e-5)
+    moved = placed(residual, problem, 50).unflatten(1, (-1, points))[:, 0, :, 1]
+    assert (moved >= LOW).all()
+    assert (moved < LOW + LENGTH).all()
+    assert moved[:, 0].std() > 0.5
+    gaps = moved.diff(dim=1) % LENGTH
+    torch.testing.assert_close(gaps, torch.full_like(gaps, LENGTH / points), rtol=1e-4, atol=1e-5)
+
+
+def test_planes_are_refused():
+    problem = evolution(
+        "dt(u) = dxx(u) + dyy(u)",
+        space={"x": [0, 1], "y": [0, 1]},
+        boundary={"x": "periodic", "y": "periodic"},
+    )
+    with pytest.raises(ValueError, match="one axis"):
         residual_of(problem)
 
 

@@ -14,8 +14,8 @@ from piop.training.integration_lattice import (
     MOST_POINTS,
     choose_interval_lattice,
     choose_lattice,
-    find_interval_lattice,
     find_lattice,
+    find_linearised_lattice,
     node_times,
     settings_on,
 )
@@ -86,22 +86,22 @@ def between_walls(function):
 
 def test_elements_and_nodes_between_walls_follow_the_solutions():
     smooth = {"u": between_walls(lambda t, x: (1 + t**4) * x**2)}
-    assert find_interval_lattice(smooth) == Lattice(6, (16,))
+    assert find_linearised_lattice(smooth, periodic=False) == Lattice(6, (16,))
     fast = {"u": between_walls(lambda t, x: torch.sin(12 * t) * x**2)}
-    assert find_interval_lattice(fast) == Lattice(21, (16,))
+    assert find_linearised_lattice(fast, periodic=False) == Lattice(21, (16,))
     fine = {"u": between_walls(lambda t, x: (1 + t) * torch.cos(20 * x))}
-    lattice = find_interval_lattice(fine)
+    lattice = find_linearised_lattice(fine, periodic=False)
     assert lattice.times == 6
     assert 24 <= lattice.points[0] <= 32
     both = {"u": fast["u"], "v": 1e-6 * fine["u"]}  # each unknown relative to itself
-    assert find_interval_lattice(both) == Lattice(21, lattice.points)
+    assert find_linearised_lattice(both, periodic=False) == Lattice(21, lattice.points)
 
 
 def test_solutions_that_no_lattice_between_walls_resolves_say_why():
     rough = {"u": between_walls(lambda t, x: torch.tanh(200 * (x - t)))}
-    assert "points between the walls" in find_interval_lattice(rough)
+    assert "points in space" in find_linearised_lattice(rough, periodic=False)
     fast = {"u": between_walls(lambda t, x: torch.sin(120 * t) * x**2)}
-    assert "8 elements of time" in find_interval_lattice(fast)
+    assert "8 elements of time" in find_linearised_lattice(fast, periodic=False)
 
 
 def test_a_lattice_between_walls_needs_reference_solutions(monkeypatch):

@@ -13,8 +13,8 @@ from piop.datasets import Queries
 from piop.errors import NotSupportedError, UsageError
 from piop.models.core.base import Inputs
 from piop.problem import Problem
-from piop.problem.residual_form import decide_form
-from piop.residual import Lattice, Residual
+from piop.problem.residual_form import linearisation_obstacle
+from piop.residual import Lattice, LinearisedResidual, Residual
 from piop.run.evaluation import RESIDUAL_AT_ONCE, residual_at_points
 from piop.run.prediction import predict_values
 from piop.sampling import Draws, collocation
@@ -22,9 +22,8 @@ from piop.sampling.random import CALIBRATION
 from piop.training.batches.function_sources import interpolate_inputs
 from piop.training.build import Model, residual_of_model
 from piop.training.config import TrainingConfig
-from piop.training.integration_lattice import choose_interval_lattice
-from piop.training.loss.integral_form import lattice_residual
-from piop.training.loss.statistics import Statistics
+from piop.training.integration_lattice import solve_for_linearised_lattice
+from piop.training.loss.known_functions import Functions
 
 POINTS = 1024
 """Points at which the residual of an input is evaluated, the same for all inputs."""
@@ -33,13 +32,16 @@ FEWEST = 10
 LEAST_CORRELATION = 0.3
 """Correlation of the logarithms of residual and error below which the residual says nothing."""
 MOST_POWER = 1.5
+MOST_UNKNOWNS = 700
+"""Values of all unknowns in an element of time of the linearised equations at most; more than in
+training, since each input is evaluated once."""
 
 
 class ResidualSize:
     """Measures the residual of predictions relative to their size.
 
-    It is the residual at points; of an evolution on an interval that of the linearised equations
-    on a lattice, which is the error to first order.
+    It is the residual at points; of an evolution on one axis that of the linearised equations on a
+    lattice, which is the error to first order.
 
     Args:
         problem: The problem, its parameters being numbers.
@@ -90,39 +92,38 @@ class ResidualSize:
             part = slice(start, min(start + RESIDUAL_AT_ONCE, batch))
             seen = {name: s.repeat(batch).take(part).to(like) for name, s in observed.items()}
             try:
-                functions = interpolate_inputs(self.problem, seen)
-                evaluate = residual_at_points(self.model, self._residual, functions, seen)
-                at = self._at
-                if self._residual.grid is None:  # a lattice is one of each function
-                    at = at.expand(part.stop - part.start, -1, -1)
-                values = evaluate(at).double().cpu()
+                values = self._evaluate(interpolate_inputs(self.problem, seen), seen, part)
             except KeyError as error:
                 raise NotSupportedError(f"{self.problem.name}: {error} is hidden") from error
-            mean = values.square().mean(1)
+            mean = values.double().cpu().square().mean(1)
             found.append(mean.expand(part.stop - part.start, -1))
         values = predict_values(self.problem, self.model, observed, self._values_at)
         size = (values / self._scale).square().mean((1, 2)).expand(batch)
         ratio = (torch.cat(found) / size[:, None]).sqrt()
         return ratio.where(ratio.isfinite(), torch.inf)
 
+    def _evaluate(self, functions: Functions, observed: Inputs, part: slice) -> Tensor:
+        """Evaluate the residual of some samples at its points ``[b, N, E]``."""
+        if not self.lattice:
+            return residual_at_points(self.model, self._residual, functions, observed)(self._at)
+        at = self._at.expand(part.stop - part.start, -1, -1)  # a lattice is one of each function
+        values = predict_values(self.problem, self.model, observed, Queries(points=self._at))
+        given = self._residual.evaluate_inputs(functions, at)
+        return self._residual(lambda _: values.to(at), at, given).values
 
-def choose_lattice(
-    problem: Problem, model: Model, config: TrainingConfig, statistics: Statistics
-) -> tuple[int, ...]:
-    """Choose the lattice on which the equations between walls are linearised; empty for none.
 
-    It is that of the training; where that takes points, since no condition is a soft constraint,
-    the linearised equations still tell the error better than the residual at points.
+def choose_lattice(problem: Problem, model: Model, config: TrainingConfig) -> tuple[int, ...]:
+    """Choose the lattice on which the equations are linearised; empty for the residual at points.
+
+    Linearised equations tell the error better than the residual, also where training takes another
+    form. They are for evolutions on one axis whose solutions a small lattice resolves.
     """
-    if problem.time is None or problem.pde.periodic or model.operator.gridded:
+    if model.operator.gridded:
         return ()
-    if statistics.lattice:
-        return statistics.lattice
-    try:
-        form = decide_form(problem, config.loss.constraints, "integral")
-        return choose_interval_lattice(problem, form)[0]
-    except ValueError:  # not possible
+    if linearisation_obstacle(problem, config.loss.constraints):
         return ()
+    found = solve_for_linearised_lattice(problem, MOST_UNKNOWNS)
+    return (found.times, *found.points) if isinstance(found, Lattice) else ()
 
 
 def _residual(
@@ -130,7 +131,8 @@ def _residual(
 ) -> Residual:
     if lattice:
         derived = None if model.known is None else model.known.derived
-        return lattice_residual(problem, Lattice.of(lattice), model.operator.scale, derived)
+        sizes = model.operator.scale.tolist()
+        return LinearisedResidual(problem, Lattice.of(lattice), sizes, derived)
     try:
         return residual_of_model(problem, model, config)
     except UsageError as error:  # the grid of its data holds no differences

@@ -5,7 +5,12 @@ import json
 import pytest
 import torch
 
-from piop.run.error_bounds.residual_indicator import Indicator
+from piop.problem import Problem
+from piop.run import fit
+from piop.run.error_bounds.residual_indicator import Indicator, ResidualSize, choose_lattice
+from piop.run.prediction import predict_values
+
+SIZES = {"amplitude": [0.2, 1], "wavenumber": [1, 2]}
 
 
 def drawn(count, seed=0):
@@ -38,3 +43,30 @@ def test_a_vanishing_residual_is_no_proof():
     indicator = Indicator.choose(residuals, residuals[:, 0])
     tiny, least = indicator(torch.tensor([[1e-9], [0.5]], dtype=torch.float64), 2).tolist()
     assert tiny == pytest.approx(least, rel=0.05)
+
+
+@pytest.mark.parametrize("windows", [1, 2])
+def test_on_one_axis_it_is_the_error_to_first_order(tmp_path, windows):
+    """Of a linear problem it is the error itself, in its rms over time and space."""
+    problem = Problem(
+        name="transport",
+        time={"t": [0, 2]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        inputs={"u0": {"of": ["x"], "law": "fourier_series", "terms": 2, **SIZES}},
+        equations=["dt(u) + 0.3*dx(u) = 0.01*dxx(u) - 0.5*u"],
+        initial={"u": "u0"},
+        boundary={"x": "periodic"},
+        save={"t": 21, "x": 32},
+    )
+    run = fit(problem, steps=20, out=tmp_path / "run", samples=0, windows=windows, calibrate=0)
+    held_out = run.held_out(20, seed=3)
+    lattice = choose_lattice(problem, run.model, run.config)
+    assert len(lattice) == 2
+    found = ResidualSize(problem, run.model, run.config, lattice)(held_out.inputs)[:, 0]
+    predicted = predict_values(problem, run.model, held_out.inputs, held_out.queries)
+    error = (predicted - held_out.truth["u"].flatten(1)[..., None]).square().mean((1, 2)).sqrt()
+    size = predicted.square().mean((1, 2)).sqrt() / float(run.model.operator.scale)
+    ratio = found * size / (error / 2)  # e over the length of the time axis
+    assert error.max() > 1.5 * error.min()
+    torch.testing.assert_close(ratio, torch.ones_like(ratio), rtol=0.15, atol=0)

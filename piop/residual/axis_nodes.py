@@ -1,0 +1,104 @@
+"""Nodes along an axis of space, and the matrices that differentiate values at them."""
+
+from __future__ import annotations
+
+from typing import Protocol, final
+
+import torch
+from torch import Tensor
+
+from piop.domain import Coordinate
+from piop.residual.lattice import difference_matrix, lobatto_nodes
+
+SHIFT = 0.4
+"""Largest |log κ| of the map ξ → ξ/(ξ + (1 − ξ)κ) of [0, 1] that moves the nodes in space."""
+
+
+class AxisNodes(Protocol):
+    """Nodes that are moved at random, each function's by its own number."""
+
+    def places(self, drawn: Tensor) -> Tensor:
+        """Move the nodes by a random position on the axis for each function.
+
+        Args:
+            drawn: ``[B, 1]`` float64, in units of the axis.
+
+        Returns:
+            ``[B, n]`` float64.
+        """
+        ...
+
+    def derivatives(self, places: Tensor, highest: int) -> Tensor:
+        """Return (∂/∂x)ᵏ for k = 0, 1, …, ``highest``: ``[B, K, n, n]`` float64.
+
+        Args:
+            places: ``[B, n]`` float64 as :meth:`places` returns them, rounded perhaps.
+            highest: K − 1.
+        """
+        ...
+
+
+@final
+class IntervalNodes:
+    """Lobatto nodes between two walls, which stay where they are.
+
+    Args:
+        axis: The axis.
+        count: n.
+    """
+
+    def __init__(self, axis: Coordinate, count: int) -> None:
+        self._axis, self._nodes = axis, lobatto_nodes(count)
+
+    def places(self, drawn: Tensor) -> Tensor:
+        """See :meth:`AxisNodes.places`."""
+        kappa = (2 * SHIFT * ((drawn - self._axis.low) / self._axis.length - 0.5)).exp()
+        nodes = self._nodes.to(drawn)
+        return self._axis.low + self._axis.length * nodes / (nodes + (1 - nodes) * kappa)
+
+    def derivatives(self, places: Tensor, highest: int) -> Tensor:
+        """See :meth:`AxisNodes.derivatives`."""
+        nodes, middle = self._nodes.to(places), len(self._nodes) // 2
+        place = (places[:, middle, None] - self._axis.low) / self._axis.length
+        kappa = nodes[middle] * (1 - place) / (place * (1 - nodes[middle]))
+        stretch = self._axis.length * kappa / (nodes + (1 - nodes) * kappa) ** 2
+        first = difference_matrix(nodes[None]) / stretch[:, :, None]
+        powers = [torch.eye(len(nodes)).to(first).expand_as(first)]
+        for _ in range(highest):
+            powers.append(first @ powers[-1])
+        return torch.stack(powers, 1)
+
+
+@final
+class PeriodicNodes:
+    """Even nodes of a periodic axis, which move together.
+
+    Args:
+        axis: The axis.
+        count: n.
+    """
+
+    def __init__(self, axis: Coordinate, count: int) -> None:
+        self._axis, self._count = axis, count
+
+    def places(self, drawn: Tensor) -> Tensor:
+        """See :meth:`AxisNodes.places`; the order of the nodes is that of the circle."""
+        start = (drawn - self._axis.low) / self._axis.length
+        even = torch.arange(self._count).to(drawn) / self._count
+        return self._axis.low + self._axis.length * ((start + even) % 1)
+
+    def derivatives(self, places: Tensor, highest: int) -> Tensor:
+        """See :meth:`AxisNodes.derivatives`; of an even number of nodes the shortest wave has none.
+
+        Source: Trefethen 2000, ch. 3 (doi:10.1137/1.9780898719598).
+        """
+        waves = torch.fft.fftfreq(self._count, 1 / self._count, dtype=places.dtype)
+        if self._count % 2 == 0:
+            waves[self._count // 2] = 0.0
+        rates = 2j * torch.pi * waves.to(places.device) / self._axis.length
+        one = torch.eye(self._count).to(rates)
+        powers = [
+            torch.fft.ifft(rates[:, None] ** k * torch.fft.fft(one, dim=0), dim=0).real
+            for k in range(highest + 1)
+        ]
+        return torch.stack(powers).expand(len(places), -1, -1, -1)
