@@ -29,7 +29,8 @@ from piop.problem import Problem
 from piop.run import Run, fit
 from piop.run.error_bounds.calibration import INPUTS, Calibration
 from piop.run.error_bounds.conformal import coverage
-from piop.run.error_bounds.residual_indicator import ResidualSize, choose_lattice
+from piop.run.error_bounds.linearised_error import choose_lattice
+from piop.run.error_bounds.residual_indicator import ResidualSize
 from piop.run.evaluation import OperatorJudge, nonzero_solutions
 
 PROBLEMS = (

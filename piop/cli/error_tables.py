@@ -42,6 +42,9 @@ def calibration_text(found: Mapping[str, Any]) -> str:
     ]
     if found["correlation"] is not None:
         lines.append(f"  rank correlation of residual and error: {found['correlation']:.2f}")
+    if found["corrected_error"] is not None:
+        before, after = found["error"], found["corrected_error"]
+        lines.append(f"  with piop predict --refine the mean error is {after:.2g} for {before:.2g}")
     return "\n".join(lines)
 
 

@@ -120,6 +120,11 @@ def evaluate(
     type=float,
     help="Solve by the reference solver where the bound of the relative L2 error exceeds this.",
 )
+@click.option(
+    "--refine",
+    is_flag=True,
+    help="Correct predictions on one axis of space by one step of Newton's method.",
+)
 @click.option("--output", type=PATH, required=True, help="F.nc or F.zarr.")
 @force_option
 @device_option
@@ -131,6 +136,7 @@ def predict(
     queries: Path | None,
     confidence: float,
     tolerance: float | None,
+    refine: bool,
     output: Path,
     force: bool,
     device: str | None,
@@ -141,7 +147,7 @@ def predict(
     Variables and CSV columns are named as in the spec; a column "sample" numbers the inputs. Inputs
     that cannot be of the distribution of the spec, on which RUN was trained, are named. Where RUN
     is calibrated, every answer has a bound of its error; with --tolerance, answers whose bound
-    exceeds it are those of the reference solver.
+    exceeds it are those of the reference solver. With --refine, predictions are corrected first.
     """
     if at is not None and queries is not None:
         raise UsageError("give --at or --queries, not both")
@@ -159,11 +165,13 @@ def predict(
     where = queries if queries is not None else at
     given = None if where is None else read_queries(where, loaded.problem)
     requested = read_at(loaded.problem, given, loaded.model.operator.end_only)
-    found = loaded.predict(observed, requested, confidence, tolerance)
+    found = loaded.predict(observed, requested, confidence, tolerance, refine)
     channels = loaded.problem.channels
     arrays = {str(name): variable for name, variable in found.data_vars.items()}
     values = {name: arrays.pop(name).values for name in channels}
     made_from = {"run": str(run), "input": str(source)}
+    if refine:
+        made_from["refined"] = found.attrs["refined"]
     if tolerance is not None:
         made_from |= {name: str(found.attrs[name]) for name in SOURCES}
     write_prediction(

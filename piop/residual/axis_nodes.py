@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from piop.domain import Coordinate
-from piop.residual.lattice import difference_matrix, lobatto_nodes
+from piop.residual.lattice import difference_matrix, interpolation_weights, lobatto_nodes
 
 SHIFT = 0.4
 """Largest |log κ| of the map ξ → ξ/(ξ + (1 − ξ)κ) of [0, 1] that moves the nodes in space."""
@@ -37,6 +37,15 @@ class AxisNodes(Protocol):
         """
         ...
 
+    def weights(self, places: Tensor, at: Tensor) -> Tensor:
+        """Return the weights by which values at nodes are interpolated: ``[m, n]`` float64.
+
+        Args:
+            places: Nodes ``[n]`` float64 of one function.
+            at: Positions on the axis ``[m]`` float64.
+        """
+        ...
+
 
 @final
 class IntervalNodes:
@@ -58,15 +67,26 @@ class IntervalNodes:
 
     def derivatives(self, places: Tensor, highest: int) -> Tensor:
         """See :meth:`AxisNodes.derivatives`."""
-        nodes, middle = self._nodes.to(places), len(self._nodes) // 2
-        place = (places[:, middle, None] - self._axis.low) / self._axis.length
-        kappa = nodes[middle] * (1 - place) / (place * (1 - nodes[middle]))
+        nodes, kappa = self._nodes.to(places), self._kappa(places)
         stretch = self._axis.length * kappa / (nodes + (1 - nodes) * kappa) ** 2
         first = difference_matrix(nodes[None]) / stretch[:, :, None]
         powers = [torch.eye(len(nodes)).to(first).expand_as(first)]
         for _ in range(highest):
             powers.append(first @ powers[-1])
         return torch.stack(powers, 1)
+
+    def weights(self, places: Tensor, at: Tensor) -> Tensor:
+        """See :meth:`AxisNodes.weights`."""
+        kappa = self._kappa(places[None])[0]
+        place = (at - self._axis.low) / self._axis.length
+        back = place * kappa / (1 - place + place * kappa)
+        return interpolation_weights(self._nodes.to(at), back)
+
+    def _kappa(self, places: Tensor) -> Tensor:
+        """Find by how much nodes ``[B, n]`` were moved ``[B, 1]``, from the middle one."""
+        nodes, middle = self._nodes.to(places), len(self._nodes) // 2
+        place = (places[:, middle, None] - self._axis.low) / self._axis.length
+        return nodes[middle] * (1 - place) / (place * (1 - nodes[middle]))
 
 
 @final
@@ -92,13 +112,25 @@ class PeriodicNodes:
 
         Source: Trefethen 2000, ch. 3 (doi:10.1137/1.9780898719598).
         """
-        waves = torch.fft.fftfreq(self._count, 1 / self._count, dtype=places.dtype)
-        if self._count % 2 == 0:
-            waves[self._count // 2] = 0.0
-        rates = 2j * torch.pi * waves.to(places.device) / self._axis.length
+        rates, _ = self._rates(places)
         one = torch.eye(self._count).to(rates)
         powers = [
             torch.fft.ifft(rates[:, None] ** k * torch.fft.fft(one, dim=0), dim=0).real
             for k in range(highest + 1)
         ]
         return torch.stack(powers).expand(len(places), -1, -1, -1)
+
+    def weights(self, places: Tensor, at: Tensor) -> Tensor:
+        """See :meth:`AxisNodes.weights`; without the shortest wave of an even number of nodes."""
+        rates, kept = self._rates(places)
+        waves = ((at[:, None, None] - places[:, None]) * rates).exp() * kept
+        return waves.sum(-1).real / self._count
+
+    def _rates(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ik of the waves ``[n]``, and which have derivatives, 1 or 0."""
+        waves = torch.fft.fftfreq(self._count, 1 / self._count, dtype=like.dtype)
+        kept = torch.ones_like(waves)
+        if self._count % 2 == 0:
+            kept[self._count // 2] = 0.0
+        rates = 2j * torch.pi * (kept * waves).to(like.device) / self._axis.length
+        return rates, kept.to(like.device)

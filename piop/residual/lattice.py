@@ -173,3 +173,21 @@ def difference_matrix(nodes: Tensor) -> Tensor:
     weights = 1 / gaps.prod(-1)
     between = (weights[:, None] / weights[:, :, None]) / gaps * (1 - one)
     return between - torch.diag_embed(between.sum(-1))
+
+
+def interpolation_weights(nodes: Tensor, at: Tensor) -> Tensor:
+    """Evaluate the polynomial through values at nodes ``[n]`` at positions ``[m]``: ``[m, n]``.
+
+    Source: Berrut & Trefethen 2004, eq. 4.2 (doi:10.1137/S0036144502417715).
+
+    Example:
+        >>> nodes = torch.tensor([0.0, 0.5, 2.0], dtype=torch.float64)
+        >>> (interpolation_weights(nodes, nodes.new_tensor([1.0, 0.5])) @ nodes**2).tolist()
+        [1.0, 0.25]
+    """
+    gaps = nodes[:, None] - nodes + torch.eye(len(nodes)).to(nodes)
+    away = at[:, None] - nodes
+    hit = away == 0
+    terms = 1 / gaps.prod(1) / away.masked_fill(hit, 1.0)
+    terms = terms / terms.sum(1, keepdim=True)
+    return torch.where(hit.any(1, keepdim=True), hit.to(terms), terms)

@@ -36,6 +36,7 @@ from piop.residual.lattice import (
     LatticeResidual,
     difference_matrix,
     grid_points,
+    interpolation_weights,
     lobatto_nodes,
     moved_times,
 )
@@ -153,11 +154,20 @@ class LinearisedResidual(LatticeResidual):
         values = field(queries)
         with torch.no_grad():
             now = values.detach()
-            corrected = now - self._error(now.double(), queries, input_values).to(now)
+            corrected = now - self.error(now.double(), queries, input_values).to(now)
         return ResidualValues((values - corrected) / self._time.length)
 
-    def _error(self, values: Tensor, queries: Tensor, input_values: Sequence[Tensor]) -> Tensor:
-        """Solve J e = r for the errors of values ``[B, N, C]``, both float64."""
+    def error(self, values: Tensor, queries: Tensor, input_values: Sequence[Tensor]) -> Tensor:
+        """Solve J e = r for the errors of values.
+
+        Args:
+            values: ``[B, N, C]`` float64.
+            queries: ``[B, N, 2]`` as :meth:`place` returns them.
+            input_values: As :meth:`evaluate_inputs` returns them.
+
+        Returns:
+            e ``[B, N, C]`` float64.
+        """
         *inputs, in_time, powers = input_values
         shape = self.lattice.times, *self.lattice.points
         known = [v.double().unflatten(1, shape) for v in (*queries.unbind(-1), *inputs)]
@@ -175,6 +185,29 @@ class LinearisedResidual(LatticeResidual):
         error = torch.cat(errors, 1).unflatten(1, (-1, self._channels))
         bound = error.new_tensor(self._bound)
         return torch.maximum(torch.minimum(error, bound), -bound)
+
+    def interpolation_weights(
+        self, queries: Tensor, times: Tensor, places: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weights by which values on a lattice are interpolated.
+
+        Args:
+            queries: Of one function ``[N, 2]`` as :meth:`place` returns them.
+            times: Where in time ``[m]`` float64.
+            places: Where in space ``[k]`` float64.
+
+        Returns:
+            Those of its times ``[m, T]`` and of its points ``[k, n]`` float64.
+        """
+        grid = queries.double().unflatten(0, (self.lattice.times, -1))
+        own = grid[:, 0, 0].unfold(0, DEGREE + 1, DEGREE)
+        element = torch.bucketize(times.contiguous(), own[1:, 0].contiguous(), right=True)
+        in_time = times.new_zeros(len(times), self.lattice.times)
+        for number, nodes in enumerate(own):
+            rows, start = (element == number).nonzero()[:, 0], number * DEGREE
+            weights = interpolation_weights(nodes, times[rows])
+            in_time[rows, start : start + DEGREE + 1] = weights
+        return in_time, self._nodes.weights(grid[0, :, 1], places)
 
     def _evaluate(
         self, values: Tensor, known: Sequence[Tensor], in_time: Tensor, powers: Tensor

@@ -35,10 +35,11 @@ from piop.run.error_bounds.calibration import (
     INPUTS,
     PART_OF_REFERENCES,
     Calibration,
+    calibrate_model,
     check_inputs,
 )
 from piop.run.error_bounds.conformal import check_confidence
-from piop.run.error_bounds.residual_indicator import ResidualSize, choose_lattice
+from piop.run.error_bounds.linearised_error import LinearisedError
 from piop.run.error_bounds.sensor_error import has_fewer_sensors, sensor_error
 from piop.run.folder import CALIBRATION, DISCRETISATION, EVALUATION, RunFolder, versions
 from piop.run.held_out import HeldOut, HeldOutSource, JudgedSamples
@@ -190,6 +191,7 @@ class Run:
         at: Any = None,
         confidence: float = CONFIDENCE,
         tolerance: float | None = None,
+        refine: bool = False,
     ) -> xr.Dataset:
         """Predict the solutions of given inputs.
 
@@ -203,6 +205,9 @@ class Run:
             tolerance: Largest relative L2 error: samples whose bound exceeds it, or is not known,
                 are solved by the reference solver of the spec instead, to this tolerance. Over
                 inputs of the distribution, at most 1 − confidence of all answers exceed it.
+            refine: Correct predictions by one step of Newton's method, for evolutions on one axis
+                where the calibration found it more accurate; the bounds are those of corrected
+                predictions then.
 
         Returns:
             A variable per unknown over ``sample`` and the coordinates, with units. Then, for each
@@ -222,23 +227,38 @@ class Run:
         Raises:
             DataError: If inputs or points do not fit.
             UsageError: If the calibration has too few inputs for the confidence; if a tolerance is
-                below that of the solver, or the run is not calibrated.
+                below that of the solver; if there is a tolerance, or predictions are to be
+                corrected, and the run is not calibrated; if they cannot be corrected.
         """
         check_confidence(confidence)
-        calibrated = self.calibration
+        calibrated, correction = self.calibration, None
         if tolerance is not None:
             tolerance = requested_tolerance(self.solved, tolerance)
             if calibrated is None:
+                raise self._not_calibrated("tolerance")
+        if flag("refine", refine):
+            if calibrated is None:
+                raise self._not_calibrated("refine")
+            correction, calibrated = calibrated.correction, calibrated.corrected
+            if calibrated is None:
                 raise UsageError(
-                    "tolerance: the run is not calibrated, so no error is bounded. Calibrate it "
-                    f"with: piop evaluate {self.path} --calibrate {INPUTS}"
+                    "refine: the calibration has no correction of this operator; it is for "
+                    "evolutions on one axis whose solutions a small lattice resolves, and kept "
+                    "where it lowers the error"
                 )
         queries = read_at(self.problem, at, self.model.operator.end_only)
         observed = read_inputs(self.problem, inputs)
         remedy = "Predict fewer samples or points at a time, half as many to begin with"
         with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
             values = predict_values(self.problem, self.model, observed, queries)
+            if correction:
+                with threads_of(self.config.machine):
+                    errors = LinearisedError(self.solved, self.model, correction)
+                    values -= errors.at(observed, queries)
         attributes = {"run": str(self.path), "piop": versions()["piop"], "hash": self.problem.hash}
+        if correction:
+            lattice = " x ".join(map(str, correction))
+            attributes["refined"] = f"one step of Newton's method on {lattice} points"
         found = as_dataset(self.problem, queries, values, attributes)
         outside = None
         with suppress(NotSupportedError):
@@ -255,6 +275,12 @@ class Run:
                     beyond = (~(bounds <= tolerance)).nonzero()[:, 0]
                     solve_instead(self, found, observed, queries, beyond, tolerance)
         return found
+
+    def _not_calibrated(self, argument: str) -> UsageError:
+        return UsageError(
+            f"{argument}: the run is not calibrated, so no error is bounded. Calibrate it with: "
+            f"piop evaluate {self.path} --calibrate {INPUTS}"
+        )
 
     @property
     def calibration(self) -> Calibration | None:
@@ -313,13 +339,12 @@ class Run:
                 raise NotSupportedError(
                     f"{solved} inputs have a reference solution, {FEWEST} are needed"
                 )
-            measure = None
-            with suppress(NotSupportedError):
-                own = problem, self.model, self.config
-                measure = ResidualSize(*own, choose_lattice(*own))
-            steps = int(self._last_row["step"])
-            identity = {"seed": seed, "steps": steps, "hash": problem.hash}
-            found = Calibration.of(problem, judged.held_out, judged.prediction, measure, identity)
+            identity = {
+                "seed": seed,
+                "steps": int(self._last_row["step"]),
+                "hash": problem.hash,
+            }
+            found = calibrate_model(problem, self.model, self.config, judged, identity)
         if write:
             self.folder.write_json(CALIBRATION, found.to_json())
         return found

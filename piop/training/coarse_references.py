@@ -33,7 +33,10 @@ def coarse_inputs(problem: Problem, seed: int = 0) -> Mapping[str, InputFunction
 
 
 def solve_coarsely(
-    problem: Problem, functions: Mapping[str, InputFunction], times: Sequence[float]
+    problem: Problem,
+    functions: Mapping[str, InputFunction],
+    times: Sequence[float],
+    tolerance: float = TOLERANCE,
 ) -> Solution:
     """Solve for a few inputs on an even grid of :data:`POINTS`.
 
@@ -41,6 +44,7 @@ def solve_coarsely(
         problem: The problem.
         functions: As of :func:`coarse_inputs`.
         times: At which times.
+        tolerance: Largest relative L2 error.
 
     Raises:
         NotSupportedError: If no solver covers the problem.
@@ -50,7 +54,7 @@ def solve_coarsely(
     limits = Limits(modes=MOST_MODES)
     shape = (POINTS[d],) * d
     found = solve_reference(
-        problem, functions, times=times, shape=shape, tolerance=TOLERANCE, limits=limits
+        problem, functions, times=times, shape=shape, tolerance=tolerance, limits=limits
     )
     if not all(bool(v.isfinite().all()) for v in found.values.values()):
         raise SolverError(f"a reference solution of {problem.name} is not finite")

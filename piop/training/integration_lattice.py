@@ -14,11 +14,12 @@ from torch import Tensor
 from piop.domain import Coordinate
 from piop.errors import NotSupportedError, SolverError
 from piop.problem import Problem
+from piop.problem.capabilities import usual_tolerance
 from piop.problem.residual_form import FormDecision
 from piop.residual import Lattice
 from piop.residual.lattice import lobatto_nodes
 from piop.residual.linearised import DEGREE
-from piop.training.coarse_references import coarse_inputs, solve_coarsely
+from piop.training.coarse_references import TOLERANCE, coarse_inputs, solve_coarsely
 
 NODES = 17
 """Times of collocation in each window at which solutions are looked at; an odd number."""
@@ -103,23 +104,28 @@ def choose_interval_lattice(problem: Problem, form: FormDecision) -> tuple[tuple
     return _chosen(solve_for_linearised_lattice(problem), form)
 
 
-def solve_for_linearised_lattice(problem: Problem, most: int = MOST_UNKNOWNS) -> Lattice | str:
+def solve_for_linearised_lattice(
+    problem: Problem, most: int = MOST_UNKNOWNS, unresolved: float = UNRESOLVED
+) -> Lattice | str:
     """Find the coarsest lattice on one axis that resolves some solutions, which it solves for.
 
     Args:
         problem: An evolution on one axis.
         most: Values of all unknowns in an element at most.
+        unresolved: Root of the part of a solution's variance that may lie beyond the lattice.
 
     Returns:
         The lattice; where there is none, the reason, a clause.
     """
     time = cast("Coordinate", problem.time)
-    times = np.linspace(time.low, time.high, EVEN_TIMES)
+    times, tolerance = np.linspace(time.low, time.high, EVEN_TIMES), TOLERANCE
+    if unresolved < UNRESOLVED:
+        tolerance = max(tolerance * unresolved / UNRESOLVED, usual_tolerance(problem))
     try:
-        solved = solve_coarsely(problem, coarse_inputs(problem), times.tolist())
+        solved = solve_coarsely(problem, coarse_inputs(problem), times.tolist(), tolerance)
     except (NotSupportedError, SolverError) as error:
         return f"there is no reference solution ({error})"
-    return find_linearised_lattice(solved.values, problem.pde.periodic, most)
+    return find_linearised_lattice(solved.values, problem.pde.periodic, most, unresolved)
 
 
 def _chosen(found: Lattice | str, form: FormDecision) -> tuple[tuple[int, ...], str]:
@@ -137,7 +143,10 @@ def _chosen(found: Lattice | str, form: FormDecision) -> tuple[tuple[int, ...], 
 
 
 def find_linearised_lattice(
-    values: Mapping[str, Tensor], periodic: bool, most: int = MOST_UNKNOWNS
+    values: Mapping[str, Tensor],
+    periodic: bool,
+    most: int = MOST_UNKNOWNS,
+    unresolved: float = UNRESOLVED,
 ) -> Lattice | str:
     """Find the coarsest lattice on one axis that resolves some solutions.
 
@@ -146,22 +155,24 @@ def find_linearised_lattice(
             among them, and both walls where there are any.
         periodic: Whether there are none.
         most: Values of all unknowns in an element at most.
+        unresolved: Root of the part of a solution's variance that may lie beyond the lattice.
 
     Returns:
         The lattice; where it would be too large, the reason, a clause.
     """
     if periodic:
-        points = _even_points(values)
+        points = _even_points(values, unresolved)
     else:
         degrees = []
         for value in values.values():
             nodes = _interpolate(value, lobatto_nodes(SPACE_NODES), axis=2)
-            degrees.append(_degree(nodes.movedim(2, 1)[:, None], UNRESOLVED))
+            degrees.append(_degree(nodes.movedim(2, 1)[:, None], unresolved))
         points = max(FEWEST_POINTS, math.ceil(SPREAD * (max(degrees) + 1)))
         most = min(most, SPACE_NODES * DEGREE * len(values))
     if points * DEGREE * len(values) > most:
         return f"solutions need {points} points in space or more, too many for a step"
-    for part in (UNRESOLVED, UNRESOLVED_IN_TIME):
+    parts = (unresolved, *(p for p in (1e-3, UNRESOLVED, UNRESOLVED_IN_TIME) if p > unresolved))
+    for part in parts:
         for elements in ELEMENTS:
             lattice = Lattice(1 + elements * DEGREE, (points,))
             if lattice.size <= 3 * most and _resolves(values, elements, part):
@@ -169,9 +180,10 @@ def find_linearised_lattice(
     return f"solutions need more than {ELEMENTS[-1]} elements of time"
 
 
-def _even_points(values: Mapping[str, Tensor]) -> int:
+def _even_points(values: Mapping[str, Tensor], unresolved: float = UNRESOLVED) -> int:
     """Return the points along each periodic axis that resolve all unknowns; an even number."""
-    points = max(FEWEST_POINTS, ALIASED * max(map(_waves, values.values())))
+    waves = max(_waves(value, unresolved) for value in values.values())
+    points = max(FEWEST_POINTS, ALIASED * waves)
     return points + points % 2
 
 
@@ -237,11 +249,11 @@ def power_by_waves(values: Tensor) -> Tensor:
     return power.new_zeros(int(radius.max()) + 1).index_add_(0, radius, power)
 
 
-def _waves(values: Tensor) -> int:
+def _waves(values: Tensor, unresolved: float) -> int:
     """Return the periods along an axis of the waves that resolve values ``[B, T, n1, …]``."""
     power = power_by_waves(values)
     power[0] = 0.0  # the mean, which needs no points
-    return int((_beyond(power) > UNRESOLVED).sum())
+    return int((_beyond(power) > unresolved).sum())
 
 
 def _degree(values: Tensor, unresolved: float) -> int:

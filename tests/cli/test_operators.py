@@ -114,6 +114,11 @@ def test_answers_have_bounds_once_the_run_is_calibrated(piop, finished, sensors,
         assert data["u"].values[0, 0] == pytest.approx(
             np.sin(2 * np.pi * data["x"].values), abs=1e-6
         )
+    code, out, _ = piop(*arguments, "--refine", "--json")
+    assert code == 0
+    assert json.loads(out)["error_bound"][0] < bound[0]
+    with xr.open_dataset(tmp_path / "p.nc", engine="h5netcdf") as data:
+        assert data.attrs["refined"].startswith("one step of Newton's method on ")
     code, _, err = piop(*arguments, "--confidence", "0.99")
     assert code == 2
     assert "confidence: 0.99 needs a calibration of at least 99 inputs; there are 22" in err

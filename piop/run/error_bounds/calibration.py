@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self, final
 
@@ -17,9 +18,12 @@ from piop.fields import FunctionSamples
 from piop.metrics import rank_correlation, relative_l2
 from piop.problem import Problem
 from piop.run.error_bounds.conformal import bounding_score, coverage
+from piop.run.error_bounds.linearised_error import LinearisedError, choose_lattice
 from piop.run.error_bounds.residual_indicator import Indicator, ResidualSize
 from piop.run.evaluation import nonzero_solutions
-from piop.run.held_out import HeldOut
+from piop.run.held_out import HeldOut, JudgedSamples
+from piop.training.build import Model
+from piop.training.config import TrainingConfig
 
 INPUTS = 150
 """Inputs of a calibration, unless their references take too long."""
@@ -69,6 +73,10 @@ class Calibration:
         selection: Inputs that the indicator was chosen on.
         sensors: Input → number of sensors.
         identity: Seed of the inputs, steps of the training and hash of the problem.
+        error: Mean relative L2 error of these inputs, the largest of all unknowns.
+        corrected: That of predictions less their linearised error; None where there is none, or
+            where it is no better.
+        correction: The lattice on which that error is found.
     """
 
     indicator: Indicator
@@ -77,40 +85,9 @@ class Calibration:
     selection: int
     sensors: Mapping[str, int]
     identity: Mapping[str, Any]
-
-    @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        held_out: HeldOut,
-        prediction: Mapping[str, Tensor],
-        residual_size: ResidualSize | None,
-        identity: Mapping[str, Any],
-    ) -> Self:
-        """Compare predictions with references.
-
-        Args:
-            problem: The problem.
-            held_out: Inputs that were never trained on, with their solutions.
-            prediction: Channel → predictions ``[B, *grid]``.
-            residual_size: Measures the residual of a prediction; None where it cannot be.
-            identity: What is calibrated.
-        """
-        kept = nonzero_solutions(problem, held_out).nonzero()[:, 0]
-        held_out = held_out.take(kept)
-        judged = [name for name in problem.unknowns if name in held_out.truth]
-        errors = {
-            n: _nan_as_infinite(relative_l2(prediction[n][kept], held_out.truth[n])) for n in judged
-        }
-        if held_out.error_estimate is not None:
-            errors = {n: e + _nan_as_infinite(held_out.error_estimate) for n, e in errors.items()}
-        residuals = None
-        if residual_size is not None:
-            with suppress(NotSupportedError):
-                residuals = residual_size(held_out.inputs)
-        sensors = {name: samples.fewest_sensors for name, samples in held_out.inputs.items()}
-        lattice = () if residual_size is None else residual_size.lattice
-        return cls.learn(errors, residuals, sensors, identity, lattice)
+    error: float
+    corrected: Self | None = None
+    correction: tuple[int, ...] = ()
 
     @classmethod
     def learn(
@@ -140,7 +117,8 @@ class Calibration:
         if indicator.needs_residual and len(sizes) > 1:
             correlation = rank_correlation(sizes, largest[~chosen])
         scores = {name: _nan_as_infinite(e[~chosen] / sizes) for name, e in errors.items()}
-        return cls(indicator, scores, correlation, int(chosen.sum()), sensors, identity)
+        error, kept = float(largest.mean()), int(chosen.sum())
+        return cls(indicator, scores, correlation, kept, sensors, identity, error)
 
     @property
     def count(self) -> int:
@@ -195,6 +173,8 @@ class Calibration:
             "bound_over_error": float((quantile / positive).log().mean().exp()),
             "indicator": self.indicator.to_json()["kind"],
             "correlation": self.correlation,
+            "error": self.error,
+            "corrected_error": None if self.corrected is None else self.corrected.error,
         }
 
     def summary_or_reason(self) -> dict[str, Any]:
@@ -214,6 +194,9 @@ class Calibration:
             "correlation": self.correlation,
             "sensors": dict(self.sensors),
             "scores": {name: scores.tolist() for name, scores in self.scores.items()},
+            "error": self.error,
+            "corrected": None if self.corrected is None else self.corrected.to_json(),
+            "correction": list(self.correction),
         }
 
     @classmethod
@@ -235,11 +218,73 @@ class Calibration:
             found["selection"],
             found["sensors"],
             identity,
+            math.inf if found["error"] is None else found["error"],
+            cls.from_json(found["corrected"]) if found["corrected"] else None,
+            tuple(found["correction"]),
         )
+
+
+def calibrate_model(
+    problem: Problem,
+    model: Model,
+    config: TrainingConfig,
+    judged: JudgedSamples,
+    identity: Mapping[str, Any],
+) -> Calibration:
+    """Compare predictions, and predictions less their linearised error, with references.
+
+    Args:
+        problem: The problem, its parameters being numbers.
+        model: The operator.
+        config: The run's choices.
+        judged: Inputs that were never trained on, with solutions and predictions.
+        identity: What is calibrated.
+    """
+    kept = nonzero_solutions(problem, judged.held_out).nonzero()[:, 0]
+    judged = judged.take(kept)
+    held_out, prediction = judged.held_out, judged.prediction
+    sensors = {name: samples.fewest_sensors for name, samples in held_out.inputs.items()}
+    residuals, lattice = None, choose_lattice(problem, model, config)
+    with suppress(NotSupportedError):
+        residuals = ResidualSize(problem, model, config, lattice)(held_out.inputs)
+
+    def learn(values: Mapping[str, Tensor]) -> Calibration:
+        errors = errors_and_estimates(problem, held_out, values)
+        return Calibration.learn(errors, residuals, sensors, identity, lattice)
+
+    found = learn(prediction)
+    if not lattice or not math.isfinite(found.error):
+        return found
+    finer = choose_lattice(problem, model, config, found.error)
+    if not finer:
+        return found
+    try:
+        errors = LinearisedError(problem, model, finer).at(held_out.inputs, held_out.queries)
+    except KeyError:  # an input that the equations contain has no sensors
+        return found
+    less = {
+        name: prediction[name] - errors[..., channel].reshape(prediction[name].shape)
+        for channel, name in enumerate(problem.channels)
+    }
+    corrected = learn(less)
+    if not corrected.error < found.error:
+        return found
+    return replace(found, corrected=corrected, correction=finer)
 
 
 IDENTITY = ("seed", "steps", "hash")
 """What tells whether a calibration is of the weights and the problem as they are."""
+
+
+def errors_and_estimates(
+    problem: Problem, held_out: HeldOut, prediction: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return the errors of predictions and of their references together, by unknown ``[B]``."""
+    judged = [name for name in problem.unknowns if name in held_out.truth]
+    errors = {n: _nan_as_infinite(relative_l2(prediction[n], held_out.truth[n])) for n in judged}
+    if held_out.error_estimate is None:
+        return errors
+    return {n: e + _nan_as_infinite(held_out.error_estimate) for n, e in errors.items()}
 
 
 def _nan_as_infinite(values: Tensor) -> Tensor:

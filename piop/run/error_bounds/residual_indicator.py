@@ -13,8 +13,7 @@ from piop.datasets import Queries
 from piop.errors import NotSupportedError, UsageError
 from piop.models.core.base import Inputs
 from piop.problem import Problem
-from piop.problem.residual_form import linearisation_obstacle
-from piop.residual import Lattice, LinearisedResidual, Residual
+from piop.run.error_bounds.linearised_error import LinearisedError
 from piop.run.evaluation import RESIDUAL_AT_ONCE, residual_at_points
 from piop.run.prediction import predict_values
 from piop.sampling import Draws, collocation
@@ -22,8 +21,6 @@ from piop.sampling.random import CALIBRATION
 from piop.training.batches.function_sources import interpolate_inputs
 from piop.training.build import Model, residual_of_model
 from piop.training.config import TrainingConfig
-from piop.training.integration_lattice import solve_for_linearised_lattice
-from piop.training.loss.known_functions import Functions
 
 POINTS = 1024
 """Points at which the residual of an input is evaluated, the same for all inputs."""
@@ -32,9 +29,6 @@ FEWEST = 10
 LEAST_CORRELATION = 0.3
 """Correlation of the logarithms of residual and error below which the residual says nothing."""
 MOST_POWER = 1.5
-MOST_UNKNOWNS = 700
-"""Values of all unknowns in an element of time of the linearised equations at most; more than in
-training, since each input is evaluated once."""
 
 
 class ResidualSize:
@@ -47,7 +41,7 @@ class ResidualSize:
         problem: The problem, its parameters being numbers.
         model: The operator.
         config: The run's choices.
-        lattice: As of :func:`choose_lattice`.
+        lattice: As of :func:`piop.run.error_bounds.linearised_error.choose_lattice`.
 
     Raises:
         NotSupportedError: Where the equations cannot be evaluated from the sensors of the inputs.
@@ -66,11 +60,15 @@ class ResidualSize:
             raise NotSupportedError(f"{problem.name}: the operator has no residual at points")
         self.problem, self.model, self.lattice = problem, model, lattice
         self._scale = operator.scale.double().cpu()
-        self._residual = _residual(problem, model, config, lattice)
-        draws = Draws.of(CALIBRATION, 0, range(1))
-        points = collocation(problem, draws, POINTS)
-        self._at = self._residual.place(lambda: points.to(operator.scale))
-        self._values_at = Queries(points=points)
+        self._points = collocation(problem, Draws.of(CALIBRATION, 0, range(1)), POINTS)
+        if lattice:
+            self._linearised = LinearisedError(problem, model, lattice)
+            return
+        try:
+            self._residual = residual_of_model(problem, model, config)
+        except UsageError as error:  # the grid of its data holds no differences
+            raise NotSupportedError(str(error)) from error
+        self._at = self._residual.place(lambda: self._points.to(operator.scale))
 
     @torch.no_grad()
     def __call__(self, observed: Inputs) -> Tensor:
@@ -80,63 +78,34 @@ class ResidualSize:
             observed: Sensors of B samples of each visible input.
 
         Returns:
-            ``[B, E]`` float64 on the CPU; infinite where a residual is not finite.
+            ``[B, E]`` float64 on the CPU, of linearised equations ``[B, C]``; infinite where a
+            residual is not finite.
 
         Raises:
             NotSupportedError: Where the equations contain an input that has no sensors.
         """
-        like = self.model.operator.scale
         batch = max(len(s.values) for s in observed.values()) if observed else 1
-        found = []
-        for start in range(0, batch, RESIDUAL_AT_ONCE):
-            part = slice(start, min(start + RESIDUAL_AT_ONCE, batch))
-            seen = {name: s.repeat(batch).take(part).to(like) for name, s in observed.items()}
-            try:
-                values = self._evaluate(interpolate_inputs(self.problem, seen), seen, part)
-            except KeyError as error:
-                raise NotSupportedError(f"{self.problem.name}: {error} is hidden") from error
-            mean = values.double().cpu().square().mean(1)
-            found.append(mean.expand(part.stop - part.start, -1))
-        values = predict_values(self.problem, self.model, observed, self._values_at)
+        try:
+            squares = self._mean_squares(observed, batch)
+        except KeyError as error:
+            raise NotSupportedError(f"{self.problem.name}: {error} is hidden") from error
+        values = predict_values(self.problem, self.model, observed, Queries(points=self._points))
         size = (values / self._scale).square().mean((1, 2)).expand(batch)
-        ratio = (torch.cat(found) / size[:, None]).sqrt()
+        ratio = (squares / size[:, None]).sqrt()
         return ratio.where(ratio.isfinite(), torch.inf)
 
-    def _evaluate(self, functions: Functions, observed: Inputs, part: slice) -> Tensor:
-        """Evaluate the residual of some samples at its points ``[b, N, E]``."""
-        if not self.lattice:
-            return residual_at_points(self.model, self._residual, functions, observed)(self._at)
-        at = self._at.expand(part.stop - part.start, -1, -1)  # a lattice is one of each function
-        values = predict_values(self.problem, self.model, observed, Queries(points=self._at))
-        given = self._residual.evaluate_inputs(functions, at)
-        return self._residual(lambda _: values.to(at), at, given).values
-
-
-def choose_lattice(problem: Problem, model: Model, config: TrainingConfig) -> tuple[int, ...]:
-    """Choose the lattice on which the equations are linearised; empty for the residual at points.
-
-    Linearised equations tell the error better than the residual, also where training takes another
-    form. They are for evolutions on one axis whose solutions a small lattice resolves.
-    """
-    if model.operator.gridded:
-        return ()
-    if linearisation_obstacle(problem, config.loss.constraints):
-        return ()
-    found = solve_for_linearised_lattice(problem, MOST_UNKNOWNS)
-    return (found.times, *found.points) if isinstance(found, Lattice) else ()
-
-
-def _residual(
-    problem: Problem, model: Model, config: TrainingConfig, lattice: tuple[int, ...]
-) -> Residual:
-    if lattice:
-        derived = None if model.known is None else model.known.derived
-        sizes = model.operator.scale.tolist()
-        return LinearisedResidual(problem, Lattice.of(lattice), sizes, derived)
-    try:
-        return residual_of_model(problem, model, config)
-    except UsageError as error:  # the grid of its data holds no differences
-        raise NotSupportedError(str(error)) from error
+    def _mean_squares(self, observed: Inputs, batch: int) -> Tensor:
+        """Return the mean square of each equation's residual over its points ``[B, E]``."""
+        if self.lattice:
+            return self._linearised(observed).square().mean(1)
+        like, found = self.model.operator.scale, []
+        for rows in torch.arange(batch).split(RESIDUAL_AT_ONCE):
+            seen = {name: s.repeat(batch).take(rows).to(like) for name, s in observed.items()}
+            functions = interpolate_inputs(self.problem, seen)
+            evaluate = residual_at_points(self.model, self._residual, functions, seen)
+            mean = evaluate(self._at).double().cpu().square().mean(1)
+            found.append(mean.expand(len(rows), -1))
+        return torch.cat(found)
 
 
 @final
@@ -150,7 +119,7 @@ class Indicator:
         power: 0 for the same indicator for all inputs.
         factor: Relative L2 error at a residual of one.
         least: Residual below which a smaller one says nothing more.
-        lattice: Of the residual, see :func:`choose_lattice`.
+        lattice: Of the residual, see :func:`piop.run.error_bounds.linearised_error.choose_lattice`.
     """
 
     units: tuple[float, ...]

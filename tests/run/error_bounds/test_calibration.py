@@ -14,7 +14,7 @@ from piop.json_values import json_value
 from piop.metrics import relative_l2
 from piop.problem import Problem
 from piop.run import Run, fit
-from piop.run.error_bounds.calibration import Calibration
+from piop.run.error_bounds.calibration import Calibration, errors_and_estimates
 from piop.run.held_out import HeldOut
 from piop.sampling import Draws
 from piop.sampling.random import CALIBRATION, HELD_OUT
@@ -184,7 +184,8 @@ def test_each_unknown_has_a_bound_and_all_have_one_together():
     prediction = {"u": ones + sizes, "v": ones + sizes.flip(0)}
     off = torch.ones(count, dtype=torch.float64)
     held_out = HeldOut({}, {}, Queries(), {"u": ones, "v": ones}, off, off.bool())
-    found = Calibration.of(Problem.from_yaml(TWO), held_out, prediction, None, {})
+    errors = errors_and_estimates(Problem.from_yaml(TWO), held_out, prediction)
+    found = Calibration.learn(errors, None, {}, {})
     assert found.selection == 10
     assert found.count == 20
     factor = found.indicator.factor
@@ -206,7 +207,8 @@ def test_a_prediction_that_is_no_number_counts_as_infinitely_wrong():
     prediction["v"][:15] = torch.nan
     off = torch.zeros(30, dtype=torch.float64)
     held_out = HeldOut({}, {}, Queries(), {"u": ones, "v": ones}, off, off == 0)
-    found = Calibration.of(Problem.from_yaml(TWO), held_out, prediction, None, {})
+    errors = errors_and_estimates(Problem.from_yaml(TWO), held_out, prediction)
+    found = Calibration.learn(errors, None, {}, {})
     assert int(found.scores["v"].isinf().sum()) == 10
     assert found.bounds(torch.ones(1), 0.9)[""].isinf().all()
     again = Calibration.from_json(

@@ -1,0 +1,107 @@
+"""Predictions less their linearised error: more accurate where a lattice resolves solutions."""
+
+from shutil import copytree
+
+import numpy as np
+import pytest
+import torch
+
+from piop.errors import UsageError
+from piop.metrics import relative_l2
+from piop.problem import Problem
+from piop.run import Run, fit
+
+SIZES = {"amplitude": [0.3, 0.8], "wavenumber": [1, 2]}
+
+
+@pytest.fixture(scope="module")
+def calibrated(trained, tmp_path_factory):
+    run = Run.load(copytree(trained.path, tmp_path_factory.mktemp("runs") / "calibrated"))
+    run.calibrate(60)
+    return run
+
+
+@pytest.fixture(scope="module")
+def walls(tmp_path_factory):
+    """A nonlinear problem with slopes on its walls, hardly trained."""
+    problem = Problem(
+        name="growth",
+        time={"t": [0, 2]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        inputs={"u0": {"of": ["x"], "law": "fourier_series", "terms": 2, **SIZES}},
+        equations=["dt(u) = 0.02*dxx(u) + u*(1 - u)"],
+        initial={"u": "0.4 + 2*u0*x**2*(1 - x)**2"},
+        boundary={"x": {"neumann": {"u": 0}}},
+        save={"t": 21, "x": 33},
+    )
+    out = tmp_path_factory.mktemp("runs") / "walls"
+    run = fit(problem, steps=80, out=out, samples=0, calibrate=0)
+    run.calibrate(30)
+    return run
+
+
+def errors_of(run, refine, at=None, count=40):
+    held_out = run.held_out(count, seed=77)
+    values = {
+        n: (s.points[..., 0].numpy(), s.values[..., 0].numpy()) for n, s in held_out.inputs.items()
+    }
+    axes = {n: a.numpy() for n, a in held_out.queries.axes.items()}
+    found = run.predict(values, axes if at is None else at, refine=refine)
+    return found, held_out, values
+
+
+@pytest.mark.parametrize("name", ["calibrated", "walls"])
+def test_corrected_predictions_are_more_accurate_and_their_bounds_hold(name, request):
+    run = request.getfixturevalue(name)
+    mean, bounds = [], []
+    for refine in (False, True):
+        found, held_out, _ = errors_of(run, refine)
+        errors = relative_l2(torch.from_numpy(found["u"].values), held_out.truth["u"])
+        mean.append(float(errors.mean()))
+        bound = found["error_bound"].values
+        covered = np.isfinite(bound)
+        assert (errors.numpy() <= bound)[covered].mean() > 0.7
+        bounds.append(float(np.median(bound[covered])))
+        assert ("refined" in found.attrs) == refine
+    assert mean[1] < mean[0] / 5
+    assert bounds[1] < bounds[0] / 2  # the reference's own error is in them
+
+
+@pytest.mark.parametrize("name", ["calibrated", "walls"])
+def test_points_are_corrected_as_grids_are(name, request):
+    run = request.getfixturevalue(name)
+    found, _, values = errors_of(run, refine=True)
+    t, x = found["t"].values, found["x"].values
+    rows, columns = np.array([20, 3, 11, 0]), np.array([5, 0, 30, 7]) % len(x)
+    rows %= len(t)
+    points = np.stack([t[rows], x[columns]], -1)
+    expected = found["u"].values[:, rows, columns]
+    at_points = run.predict(values, points, refine=True)["u"].values
+    assert at_points == pytest.approx(expected, abs=2e-6)
+    own = np.stack([np.roll(points, k, 0) for k in range(len(expected))])
+    each = run.predict(values, own, refine=True)["u"].values
+    rolled = np.stack([np.roll(row, k) for k, row in enumerate(expected)])
+    assert each == pytest.approx(rolled, abs=2e-6)
+
+
+def test_what_cannot_be_corrected_is_refused(trained, tmp_path):
+    inputs = {"u0": np.cos(np.pi * np.arange(8) / 4)}
+    with pytest.raises(UsageError, match=r"refine: the run is not calibrated.*--calibrate"):
+        trained.predict(inputs, refine=True)
+    with pytest.raises(UsageError, match="refine"):
+        trained.predict(inputs, refine="yes")
+    plane = Problem(
+        name="plane",
+        space={"x": [0, 1], "y": [0, 1]},
+        unknowns=["u"],
+        inputs={"f": {"of": ["x", "y"], "law": "fourier_series", "terms": 1, **SIZES}},
+        equations=["-dxx(u) - dyy(u) = f"],
+        boundary={"x": {"dirichlet": {"u": 0}}, "y": {"dirichlet": {"u": 0}}},
+        sensors={"f": {"count": [8, 8], "place": "grid"}},
+        save={"x": 9, "y": 9},
+    )
+    run = fit(plane, steps=2, out=tmp_path / "run", samples=0, calibrate=0)
+    run.calibrate(20)
+    with pytest.raises(UsageError, match="no correction of this operator"):
+        run.predict({"f": np.ones((8, 8))}, refine=True)
