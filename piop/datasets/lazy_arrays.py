@@ -17,7 +17,7 @@ ESTIMATE = "error_estimate"
 ACCEPTED, POINTS, STEP = "reference_accepted", "reference_points", "reference_step"
 IN_DISTRIBUTION, P_VALUE = "in_distribution", "p_value"
 ERROR_BOUND, RESIDUAL, SOURCE = "error_bound", "residual", "source"
-SENSOR_ERROR = "sensor_error"
+SENSOR_ERROR, BOUND_OVER_TIME = "sensor_error", "error_bound_over_time"
 AXIS = "reference_axis"
 REFERENCE_VARIABLES = {
     ESTIMATE: {"long_name": "relative L2 error estimate of the reference", "units": "1"},
@@ -40,6 +40,11 @@ PREDICTION_VARIABLES = {
     ERROR_BOUND: {
         "long_name": "bound of the relative L2 error of every unknown",
         "comment": "not a number where the bound does not cover the inputs",
+        "units": "1",
+    },
+    BOUND_OVER_TIME: {
+        "long_name": "bound of the L2 error at a time, relative to the whole solution",
+        "comment": "it holds at each time by itself, not at all times together",
         "units": "1",
     },
     SENSOR_ERROR: {

@@ -364,8 +364,8 @@ def write_prediction(
         problem: The problem whose names, units and canonical spec are written.
         queries: Points or grid of the prediction.
         values: Channel → ``[B, *queries.shape]`` (or flat, ``[B, N]``).
-        per_sample: What :meth:`piop.run.Run.predict` tells of each sample ``[B]``, by name, with
-            attributes.
+        per_sample: What :meth:`piop.run.Run.predict` tells of each sample ``[B]``, or of each time
+            of it ``[B, T]``, by name, with attributes.
         force: Replace a file that is there.
         attributes: Further attributes, such as the run.
 
@@ -380,4 +380,4 @@ def write_prediction(
     with DatasetWriter.open(path, problem, batch, force=force, **attributes) as writer:
         _write_values(writer, problem, queries.axes or {}, points, shaped)
         for name, array in (per_sample or {}).items():
-            writer.append(name, (), array.values, array.attrs)
+            writer.append(name, [*map(str, array.dims[1:])], array.values, array.attrs)

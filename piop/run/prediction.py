@@ -13,6 +13,7 @@ from torch import Tensor
 
 from piop.datasets import Queries
 from piop.datasets.lazy_arrays import (
+    BOUND_OVER_TIME,
     ERROR_BOUND,
     ESTIMATE,
     IN_DISTRIBUTION,
@@ -301,6 +302,22 @@ def add_error_bounds(
         _add(prediction, RESIDUAL, residual)
 
 
+def add_bounds_over_time(
+    prediction: xr.Dataset, time: str, bounds: Tensor, attributes: Mapping[str, Any]
+) -> None:
+    """Add to a prediction on a grid how large its error is at each time.
+
+    Args:
+        prediction: As of :func:`as_dataset`.
+        time: Name of the time axis.
+        bounds: ``[B, T]``.
+        attributes: What the bounds hold for.
+    """
+    if BOUND_OVER_TIME not in prediction.variables:  # an unknown of the spec may be called so
+        own = {**PREDICTION_VARIABLES[BOUND_OVER_TIME], **attributes}
+        prediction[BOUND_OVER_TIME] = (("sample", time), bounds.numpy().copy(), own)
+
+
 def put_solutions(
     prediction: xr.Dataset, channels: Sequence[str], rows: Tensor, solved: Fallback
 ) -> None:
@@ -320,13 +337,11 @@ def put_solutions(
     for channel, name in enumerate(channels):
         array = prediction[name].values
         array[good] = solved.values[solved.solved][..., channel].reshape(-1, *array.shape[1:])
-    for name in {ESTIMATE, ERROR_BOUND, *_bounds_of_unknowns(prediction)}.difference(channels):
-        prediction[name].values[good] = solved.errors[solved.solved]
+    bounds = {str(n) for n in prediction.data_vars if str(n).startswith(f"{ERROR_BOUND}_")}
+    for name in {ESTIMATE, ERROR_BOUND, *bounds}.difference(channels):
+        own = prediction[name].values
+        own[good] = solved.errors[solved.solved] if own.ndim == 1 else np.nan  # none at each time
     _add(prediction, SOURCE, source)
-
-
-def _bounds_of_unknowns(prediction: xr.Dataset) -> list[str]:
-    return [str(name) for name in prediction.data_vars if str(name).startswith(f"{ERROR_BOUND}_")]
 
 
 def _add(prediction: xr.Dataset, name: str, values: Tensor, **attributes: Any) -> None:

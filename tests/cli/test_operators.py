@@ -96,6 +96,7 @@ def test_answers_have_bounds_once_the_run_is_calibrated(piop, finished, sensors,
         assert first == f"  sample 0: about {estimate[0]:.2g}, at most {bound[0]:.2g}"
         assert np.isnan(bound[1])
         assert data["error_bound"].attrs["confidence"] == "0.9"
+        assert data["error_bound_over_time"].dims == ("sample", "t")
         assert data["error_estimate"].attrs["long_name"].startswith("relative L2 error that half")
     code, out, _ = piop(*arguments, "--confidence", "0.5", "--json")
     assert code == 0

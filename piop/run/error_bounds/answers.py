@@ -10,7 +10,7 @@ from torch import Tensor
 from piop.run.error_bounds.conformal import coverage
 from piop.run.error_bounds.fallback import solve_samples
 from piop.run.error_bounds.residual_indicator import ResidualSize
-from piop.run.prediction import add_error_bounds, put_solutions
+from piop.run.prediction import add_bounds_over_time, add_error_bounds, put_solutions
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -68,6 +68,13 @@ def bound_errors(
         "coverage_at_least": f"{low:.3f}",
     }
     add_error_bounds(found, estimate, bounds, relative, attributes)
+    time = run.problem.time
+    if time is not None and time.name in found.dims:
+        at = torch.tensor(found[time.name].values, dtype=torch.float64)
+        over_time = calibrated.bounds_over_time(indicators, confidence, at)
+        if over_time is not None:
+            masked = over_time.masked_fill(uncovered[:, None], torch.nan)
+            add_bounds_over_time(found, time.name, masked, attributes)
     return bounds[""]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -77,6 +77,9 @@ class Calibration:
         corrected: That of predictions less their linearised error; None where there is none, or
             where it is no better.
         correction: The lattice on which that error is found.
+        times: T times of the evolution; empty where errors are not known at each time.
+        over_time: Scores of the errors at each of them, relative to the size of the whole solution
+            ``[N, T]`` float64.
     """
 
     indicator: Indicator
@@ -88,6 +91,8 @@ class Calibration:
     error: float
     corrected: Self | None = None
     correction: tuple[int, ...] = ()
+    times: tuple[float, ...] = ()
+    over_time: Tensor | None = None
 
     @classmethod
     def learn(
@@ -97,6 +102,8 @@ class Calibration:
         sensors: Mapping[str, int],
         identity: Mapping[str, Any],
         lattice: tuple[int, ...] = (),
+        times: tuple[float, ...] = (),
+        over_time: Tensor | None = None,
     ) -> Self:
         """Choose the indicator on every third input, and score the others.
 
@@ -106,6 +113,8 @@ class Calibration:
             sensors: Input → number of sensors.
             identity: What is calibrated.
             lattice: Of the residuals.
+            times: T times.
+            over_time: Errors at them, relative to whole solutions ``[B, T]`` float64.
         """
         largest = torch.stack([*errors.values()]).amax(0)
         count = len(largest)
@@ -117,8 +126,19 @@ class Calibration:
         if indicator.needs_residual and len(sizes) > 1:
             correlation = rank_correlation(sizes, largest[~chosen])
         scores = {name: _nan_as_infinite(e[~chosen] / sizes) for name, e in errors.items()}
-        error, kept = float(largest.mean()), int(chosen.sum())
-        return cls(indicator, scores, correlation, kept, sensors, identity, error)
+        if over_time is not None:
+            over_time = _nan_as_infinite(over_time[~chosen] / sizes[:, None])
+        return cls(
+            indicator,
+            scores,
+            correlation,
+            int(chosen.sum()),
+            sensors,
+            identity,
+            float(largest.mean()),
+            times=times,
+            over_time=over_time,
+        )
 
     @property
     def count(self) -> int:
@@ -147,6 +167,28 @@ class Calibration:
             name: bounding_score(scores, confidence) * indicators
             for name, scores in {"": self.joint, **self.scores}.items()
         }
+
+    def bounds_over_time(self, indicators: Tensor, confidence: float, at: Tensor) -> Tensor | None:
+        """Return bounds of the errors at some times ``[B, T]``; None where they are not known.
+
+        Between two times of the calibration the larger of their bounds is given.
+
+        Args:
+            indicators: Of these inputs ``[B]``.
+            confidence: Probability that the bound at a time of the calibration holds.
+            at: T times.
+
+        Raises:
+            UsageError: If the calibration has too few inputs for the confidence.
+        """
+        if self.over_time is None:
+            return None
+        found = [bounding_score(scores, confidence) for scores in self.over_time.unbind(1)]
+        bounds, times = indicators.new_tensor(found), indicators.new_tensor(self.times)
+        slack = 1e-9 * (times[-1] - times[0])
+        after = torch.searchsorted(times, at - slack).clamp(max=len(times) - 1)
+        before = (torch.searchsorted(times, at + slack, right=True) - 1).clamp(min=0)
+        return indicators[:, None] * torch.maximum(bounds[before], bounds[after])
 
     def estimates(self, indicators: Tensor) -> Tensor:
         """Return the error that half of the inputs with these indicators stay below ``[B]``."""
@@ -197,6 +239,8 @@ class Calibration:
             "error": self.error,
             "corrected": None if self.corrected is None else self.corrected.to_json(),
             "correction": list(self.correction),
+            "times": list(self.times),
+            "over_time": None if self.over_time is None else self.over_time.tolist(),
         }
 
     @classmethod
@@ -206,21 +250,19 @@ class Calibration:
         Raises:
             KeyError, TypeError, ValueError: If it is something else.
         """
-        scores = {
-            name: torch.tensor([torch.inf if s is None else s for s in own], dtype=torch.float64)
-            for name, own in found["scores"].items()
-        }
-        identity = {name: found[name] for name in IDENTITY}
+        own, over_time = found["scores"], found["over_time"]
         return cls(
             Indicator.from_json(found["indicator"]),
-            scores,
+            {name: _none_as_infinite(scores) for name, scores in own.items()},
             found["correlation"],
             found["selection"],
             found["sensors"],
-            identity,
-            math.inf if found["error"] is None else found["error"],
+            {name: found[name] for name in IDENTITY},
+            float(_none_as_infinite([found["error"]])),
             cls.from_json(found["corrected"]) if found["corrected"] else None,
             tuple(found["correction"]),
+            tuple(found["times"]),
+            None if over_time is None else torch.stack([*map(_none_as_infinite, over_time)]),
         )
 
 
@@ -248,9 +290,12 @@ def calibrate_model(
     with suppress(NotSupportedError):
         residuals = ResidualSize(problem, model, config, lattice)(held_out.inputs)
 
+    times = times_of(problem, held_out)
+
     def learn(values: Mapping[str, Tensor]) -> Calibration:
         errors = errors_and_estimates(problem, held_out, values)
-        return Calibration.learn(errors, residuals, sensors, identity, lattice)
+        over_time = errors_over_time(problem, held_out, values) if times else None
+        return Calibration.learn(errors, residuals, sensors, identity, lattice, times, over_time)
 
     found = learn(prediction)
     if not lattice or not math.isfinite(found.error):
@@ -285,6 +330,39 @@ def errors_and_estimates(
     if held_out.error_estimate is None:
         return errors
     return {n: e + _nan_as_infinite(held_out.error_estimate) for n, e in errors.items()}
+
+
+def times_of(problem: Problem, held_out: HeldOut) -> tuple[float, ...]:
+    """Return the times of solutions on a grid; none for those at points."""
+    axes = held_out.queries.axes
+    if problem.time is None or axes is None:
+        return ()
+    return tuple(axes[problem.time.name].tolist())
+
+
+def errors_over_time(
+    problem: Problem, held_out: HeldOut, prediction: Mapping[str, Tensor]
+) -> Tensor:
+    """Return the errors at each time, relative to the size of the whole solution ``[B, T]``.
+
+    They are those of the unknown that has the largest, with the error estimates of the references.
+    """
+    found = []
+    for name in problem.unknowns:
+        if name in held_out.truth:
+            truth = held_out.truth[name].double().cpu().flatten(2)
+            error = prediction[name].double().cpu().flatten(2) - truth
+            size = truth.square().mean((1, 2)).sqrt()
+            found.append(_nan_as_infinite(error.square().mean(2).sqrt() / size[:, None]))
+    largest = torch.stack(found).amax(0)
+    if held_out.error_estimate is None:
+        return largest
+    return largest + _nan_as_infinite(held_out.error_estimate)[:, None]
+
+
+def _none_as_infinite(values: Sequence[float | None]) -> Tensor:
+    """Read what JSON has no number for."""
+    return torch.tensor([math.inf if v is None else v for v in values], dtype=torch.float64)
 
 
 def _nan_as_infinite(values: Tensor) -> Tensor:

@@ -42,6 +42,9 @@ def test_inputs_outside_the_distribution_are_solved(calibrated):
     assert found["u"].values[1] == pytest.approx(exact(t, x, 30), abs=1e-3)
     assert found["error_bound"].values[1] < 0.9
     assert np.isnan(plain["error_bound"].values[1])
+    over_time = found["error_bound_over_time"].values
+    assert np.array_equal(over_time[0], plain["error_bound_over_time"].values[0])
+    assert np.isnan(over_time[1]).all()
     counts = [found.attrs[f"{n}_answers"] for n in ("operator", "solver", "unsolved")]
     assert counts == [1, 1, 0]
     assert found.attrs["solver_seconds"] > 0

@@ -51,6 +51,27 @@ def test_bounds_hold_as_often_as_stated(calibrated):
     assert 0.35 < half.mean() < 0.65
 
 
+def test_bounds_hold_at_each_time(calibrated):
+    held_out = calibrated.held_out(300, seed=123)
+    found, _ = inputs_and_errors(calibrated, 300, seed=123)
+    bounds = found["error_bound_over_time"]
+    assert bounds.dims == ("sample", "t")
+    truth = held_out.truth["u"].numpy()
+    size = np.sqrt((truth**2).mean((1, 2)))[:, None]
+    errors = np.sqrt(((found["u"].values - truth) ** 2).mean(2)) / size
+    covered = np.isfinite(found["error_bound"].values)
+    assert np.isnan(bounds.values[~covered]).all()
+    held = (errors <= bounds.values)[covered][:, 1:].mean(0)  # the initial data are met exactly
+    assert (held > 0.8).all()
+    assert held.mean() < 0.98
+    later = calibrated.predict(
+        {"u0": np.cos(np.pi * np.arange(8) / 4 + 0.3)}, {"t": [1.0, 1.001, 1.05], "x": [0.0]}
+    )["error_bound_over_time"].values[0]
+    assert later[0] < later[1]  # between two times the larger of their bounds
+    points = calibrated.predict({"u0": np.cos(np.pi * np.arange(8) / 4)}, np.array([[1.2, 0.3]]))
+    assert "error_bound_over_time" not in points
+
+
 def test_a_higher_confidence_bounds_more(calibrated):
     inputs = {"u0": np.cos(np.pi * np.arange(8) / 4 + 0.3)}
     bounds = [
