@@ -50,6 +50,7 @@ from piop.run.references import Progress
 from piop.run.resolution_study import Grids, Sensors, study_discretisation
 from piop.run.sources import RunSources
 from piop.run.threads import threads_of
+from piop.run.training_gap import warn_of_gap
 from piop.run.user_inputs import InputData, read_at, read_inputs
 from piop.run.worth import measure_worth
 from piop.sampling.typicality import TypicalityTest
@@ -520,6 +521,9 @@ class Run:
             doubts += [f"{EVALUATION} is left as it was, with the errors on {before}"]
         if given is not None:
             found["data"] = given.name
+        error = found["relative_l2"]["mean"] if found["relative_l2"] else math.nan
+        scales = self.statistics.equation_scale
+        doubts += warn_of_gap(self.metrics, error, circumstances["residual"], scales)
         found |= parameters | {"warnings": [*found["warnings"], *doubts, *residual_doubts]}
         found = json_value(found | circumstances)
         if write:
