@@ -241,6 +241,8 @@ class OptimiserConfig:
         learning_rate: Peak step size. Muon takes as much as SOAP, AdamW wants about a tenth of it.
         warmup: Fraction of the budget over which the step size rises from zero.
         final: Step size at the end as a fraction of the peak; a half cosine leads there.
+        decay_after: Steps after which the step size falls as the inverse square root of the step
+            too; 0 for the half cosine alone.
         weight_decay: Decoupled weight decay per unit of the step size.
         clip: Largest norm of the gradient, which starts near ten; 0 for no limit. Limits of 1 and
             10 and none give the same errors (docs/training.md). Of equations that are integrated on
@@ -255,6 +257,7 @@ class OptimiserConfig:
     learning_rate: float = setting(1e-2, POSITIVE, changeable=True)
     warmup: float = setting(0.03, FRACTION)
     final: float = setting(0.0, FRACTION)
+    decay_after: int = setting(1000)
     weight_decay: float = setting(0.0)
     clip: float = setting(1.0, changeable=True)
     average: float = setting(0.0, FRACTION)
@@ -405,11 +408,10 @@ class TrainingConfig:
         No key is in two sections, so one that has moved to another section since is found there,
         and one that is new has its default, but for the scheme of the draws and the linear part,
         which older runs learned, at first of all problems and then of steady ones, in one window,
-        at random points.
+        at random points, with step sizes that depend on the fraction of the budget alone.
         """
         stored: dict[str, Any] = {"draws": FIRST_SCHEME, "linear_part": "learned", "windows": 1}
-        stored["form"] = "strong"
-        stored["steady"] = False
+        stored |= {"form": "strong", "steady": False, "decay_after": 0}
         stored |= {key: v for name in SECTIONS for key, v in data.get(name, {}).items()}
         parts = {
             name: section(**{f.name: stored[f.name] for f in fields(section) if f.name in stored})

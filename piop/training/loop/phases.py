@@ -113,7 +113,8 @@ class Stochastic(Phase):
 
     def step(self, index: int, fraction: float, left: int | None = None) -> StepResult:
         """Take one step at the scheduled step size."""
-        rate = self.task.config.learning_rate * learning_rate_factor(fraction, self.task.config)
+        config = self.task.config
+        rate = config.learning_rate * learning_rate_factor(fraction, index, config)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         weightings, batch = self.task.weightings, self.task.draw(index, fraction)
@@ -121,7 +122,7 @@ class Stochastic(Phase):
         self.optimiser.zero_grad(set_to_none=True)
         self.outcome = parts, statistics = self.task.gradients(batch)
         weightings.update(statistics)
-        norm = clip_gradients(self.parameters, self.task.config.clip)
+        norm = clip_gradients(self.parameters, config.clip)
         self.optimiser.step()
         self.average.update()
         return {**parts, "gradient": norm, "learning_rate": rate}, 1

@@ -88,19 +88,28 @@ def is_matrix(parameter: nn.Parameter) -> bool:
     return parameter.ndim == 2 and min(parameter.shape) > 1 and not parameter.is_complex()
 
 
-def learning_rate_factor(progress: float, config: OptimiserConfig) -> float:
-    """Return the step size as a fraction of its peak: linear warm-up, then half a cosine.
+def learning_rate_factor(progress: float, step: int, config: OptimiserConfig) -> float:
+    """Return the step size as a fraction of its peak.
+
+    It is a linear warm-up, then half a cosine; of long trainings times the inverse square root of
+    the step. At the peak for thousands of steps the weights grow, and networks lose what they can
+    represent: diffusion_reaction ends at its linear solution (docs/training.md).
 
     Args:
         progress: Fraction of the budget that is spent, in [0, 1].
-        config: ``warmup`` and ``final``.
+        step: Steps that were taken before.
+        config: ``warmup``, ``final`` and ``decay_after``.
 
-    Source: Loshchilov & Hutter 2017, eq. 5 (1608.03983), one period, with a warm-up.
+    Source: Loshchilov & Hutter 2017, eq. 5 (1608.03983), one period, with a warm-up; the inverse
+    square root as in Vaswani et al. 2017, eq. 3 (1706.03762).
     """
     if progress < config.warmup:
         return progress / config.warmup
     rest = (min(progress, 1.0) - config.warmup) / (1 - config.warmup)
-    return config.final + (1 - config.final) * 0.5 * (1 + math.cos(math.pi * rest))
+    cosine = config.final + (1 - config.final) * 0.5 * (1 + math.cos(math.pi * rest))
+    if not 0 < config.decay_after < step:
+        return cosine
+    return cosine * math.sqrt(config.decay_after / step)
 
 
 def _adamw(parameters: list[nn.Parameter], config: OptimiserConfig) -> torch.optim.Optimizer:

@@ -1,11 +1,12 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import nn
 
 from piop.errors import UsageError
-from piop.training.config import OptimiserConfig
+from piop.training.config import BudgetConfig, OptimiserConfig, TrainingConfig
 from piop.training.optimisers.build import (
     WeightAverage,
     build_lbfgs,
@@ -17,14 +18,31 @@ from piop.training.optimisers.build import (
 
 def test_the_schedule_rises_then_falls_by_half_a_cosine():
     config = OptimiserConfig(warmup=0.1, final=0.2)
-    assert learning_rate_factor(0.05, config) == pytest.approx(0.5)
-    assert learning_rate_factor(0.1, config) == pytest.approx(1.0)
-    assert learning_rate_factor(0.55, config) == pytest.approx(0.6)
-    assert learning_rate_factor(1.0, config) == pytest.approx(0.2)
+    assert learning_rate_factor(0.05, 1, config) == pytest.approx(0.5)
+    assert learning_rate_factor(0.1, 1, config) == pytest.approx(1.0)
+    assert learning_rate_factor(0.55, 1, config) == pytest.approx(0.6)
+    assert learning_rate_factor(1.0, 1, config) == pytest.approx(0.2)
+
+
+def test_step_sizes_of_long_trainings_fall_with_the_root_of_the_step():
+    config = OptimiserConfig(warmup=0.1, final=0.2, decay_after=100)
+    assert learning_rate_factor(0.05, 900, config) == pytest.approx(0.5)  # the warm-up is as it is
+    assert learning_rate_factor(0.1, 100, config) == pytest.approx(1.0)
+    assert learning_rate_factor(0.1, 900, config) == pytest.approx(1 / 3)
+    assert learning_rate_factor(0.55, 400, config) == pytest.approx(0.3)
+    never = replace(config, decay_after=0)
+    assert learning_rate_factor(0.55, 400, never) == pytest.approx(0.6)
+    assert TrainingConfig.from_json(_of_an_older_run()).optimiser.decay_after == 0
+
+
+def _of_an_older_run():
+    stored = TrainingConfig(BudgetConfig(steps=5)).to_json()
+    del stored["optimiser"]["decay_after"]
+    return stored
 
 
 def test_without_warmup_the_schedule_starts_at_the_peak():
-    assert learning_rate_factor(0.0, OptimiserConfig(warmup=0.0)) == pytest.approx(1.0)
+    assert learning_rate_factor(0.0, 1, OptimiserConfig(warmup=0.0)) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(("name", "rate"), [("soap", 0.05), ("muon", 0.1), ("adamw", 0.05)])
