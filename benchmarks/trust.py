@@ -1,13 +1,15 @@
 """Error bounds of single answers: how often they hold, and how far they are above the errors.
 
-    python benchmarks/trust.py [--only NAME …] [--times 20s 2m] [--draws N] [--threads N]
+    python benchmarks/trust.py [--only NAME …] [--times 20s 2m] [--draws N] [--ensemble]
 
 Each problem is trained for each time with the default recipe. N fresh inputs (half as many in two
 dimensions) are predicted and solved by the reference; 200 times 150 of them, chosen at random,
 calibrate the operator as `piop solve` does, and the others are bounded. Coverage at 80, 90 and
 95 % beside what is promised, ⌈(N + 1)c⌉/(N + 1); at 90 % the bound over the true error (geometric
-mean), the same without the residual, and the rank correlation of indicator and error. A cell that
-is finished is kept. The result is `results/trust.json`.
+mean), the same without the residual, and the rank correlation of indicator and error. With
+`--ensemble` the indicator is the spread of five operators of different seeds, each trained for the
+time, beside that of the residual for the first of them. A cell that is finished is kept. The result
+is `results/trust.json`.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +27,15 @@ from record import RESULTS, environment, record
 from torch import Tensor
 
 from piop.errors import NotSupportedError
-from piop.metrics import rank_correlation, relative_l2
+from piop.metrics import rank_correlation
 from piop.problem import Problem
 from piop.run import Run, fit
-from piop.run.error_bounds.calibration import INPUTS, Calibration
+from piop.run.error_bounds.calibration import INPUTS, Calibration, errors_and_estimates
 from piop.run.error_bounds.conformal import coverage
 from piop.run.error_bounds.linearised_error import choose_lattice
 from piop.run.error_bounds.residual_indicator import ResidualSize
-from piop.run.evaluation import OperatorJudge, nonzero_solutions
+from piop.run.evaluation import nonzero_solutions, predict_held_out
+from piop.run.held_out import HeldOut
 
 PROBLEMS = (
     "burgers",
@@ -47,29 +51,45 @@ PROBLEMS = (
     "gray_scott",
     "stokes_channel",
 )
+OPERATORS = 5
+"""Operators of an ensemble."""
 SPLITS = 200
 """Random choices of the inputs of the calibration."""
 CONFIDENCES = (0.8, 0.9, 0.95)
 
 
-def draw_pool(run: Run, count: int) -> tuple[dict[str, Tensor], Tensor | None]:
-    """Return the errors of fresh inputs, by unknown, and their residuals."""
+def draw_pool(run: Run, count: int) -> HeldOut:
+    """Solve fresh inputs, apart from those of the training."""
     problem = run.solved
-    source = run.sources.for_calibration(problem, count, 1000, 0)
-    judged = source.judging(OperatorJudge(problem, run.model))
-    kept = nonzero_solutions(problem, judged.held_out)
-    held_out = judged.held_out.take(kept.nonzero()[:, 0])
-    estimate = 0.0 if held_out.error_estimate is None else held_out.error_estimate
-    errors = {
-        name: relative_l2(judged.prediction[name][kept], held_out.truth[name]) + estimate
-        for name in problem.unknowns
-    }
+    held_out = run.sources.for_calibration(problem, count, 1000, 0).held_out()
+    return held_out.take(nonzero_solutions(problem, held_out).nonzero()[:, 0])
+
+
+def errors_of(run: Run, held_out: HeldOut) -> dict[str, Tensor]:
+    """Return the errors of predictions and of their references together, by unknown."""
+    prediction = predict_held_out(run.solved, run.model, held_out)
+    return errors_and_estimates(run.solved, held_out, prediction)
+
+
+def residuals_of(run: Run, held_out: HeldOut) -> Tensor | None:
+    """Return the sizes of the residuals of predictions; None where they have none."""
+    problem = run.solved
     try:
         own = problem, run.model, run.config
-        size = ResidualSize(*own, choose_lattice(*own))
-        return errors, size(held_out.inputs)
+        return ResidualSize(*own, choose_lattice(*own))(held_out.inputs)
     except NotSupportedError:
-        return errors, None
+        return None
+
+
+def spread_of(runs: Sequence[Run], held_out: HeldOut) -> Tensor:
+    """Return the standard deviation of several predictions over their size ``[B, unknowns]``."""
+    columns = []
+    for name in runs[0].solved.unknowns:
+        found = [predict_held_out(r.solved, r.model, held_out)[name].flatten(1) for r in runs]
+        values = torch.stack(found).double()
+        deviation = values.std(0).square().mean(1).sqrt()
+        columns.append(deviation / values.mean(0).square().mean(1).sqrt())
+    return torch.stack(columns, -1)
 
 
 def measure(errors: dict[str, Tensor], residuals: Tensor | None) -> dict[str, Any]:
@@ -115,31 +135,40 @@ def measure(errors: dict[str, Tensor], residuals: Tensor | None) -> dict[str, An
 
 def main() -> None:
     """Parse the arguments, measure each cell, write the result."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--only", nargs="+", default=PROBLEMS, metavar="NAME")
     parser.add_argument("--times", nargs="+", default=["20s", "2m"])
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--ensemble", action="store_true")
     options = parser.parse_args()
     path = RESULTS / "trust.json"
-    cells = json.loads(path.read_text())["cells"] if path.exists() else {}
+    stored = json.loads(path.read_text()) if path.exists() else {}
+    cells, ensembles = stored.get("cells", {}), stored.get("ensembles", {})
     for name in options.only:
         problem = Problem.from_file(name)
         count = options.draws // (2 if len(problem.space) > 1 else 1)
         for time in options.times:
             key = f"{name}/{time}/{count}"
-            if key in cells:
+            if key in (ensembles if options.ensemble else cells):
                 continue
             with tempfile.TemporaryDirectory() as folder:
-                out = Path(folder) / "run"
-                run = fit(
-                    problem, time=time, out=out, samples=0, threads=options.threads, compile=False
-                )
-                commit = {"commit": environment()["commit"]}
-                cells[key] = measure(*draw_pool(run, count)) | commit
-            print(key, json.dumps(cells[key]), flush=True)
+                own = {"time": time, "samples": 0, "threads": options.threads, "compile": False}
+                runs = [
+                    fit(problem, out=Path(folder) / str(seed), seed=seed, calibrate=0, **own)
+                    for seed in range(OPERATORS if options.ensemble else 1)
+                ]
+                held_out = draw_pool(runs[0], count)
+                errors, commit = errors_of(runs[0], held_out), environment()["commit"]
+                found = measure(errors, residuals_of(runs[0], held_out)) | {"commit": commit}
+                if options.ensemble:
+                    spread = measure(errors, spread_of(runs, held_out))
+                    ensembles[key] = {"spread": spread, "residual": found}
+                else:
+                    cells[key] = found
+            print(key, json.dumps(found), flush=True)
             command = f"python benchmarks/trust.py {' '.join(sys.argv[1:])}".strip()
-            record("trust", command, {"cells": cells})
+            record("trust", command, {"cells": cells, "ensembles": ensembles})
 
 
 if __name__ == "__main__":

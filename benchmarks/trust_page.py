@@ -31,6 +31,34 @@ calibrate, and the others are bounded.
 | problem | trained | inputs | error | spread | coverage | bound/error | without | corr. | commit |
 |---|---|---|---|---|---|---|---|---|---|
 """
+ENSEMBLES = """
+## Beside an ensemble
+
+The usual way is the spread of several operators: here of five seeds, each trained for the time
+given (`{command}`). Their spread, in place of the residual, is the indicator of the error of the
+first one.
+
+| problem | trained | corr., residual | spread | bound/error, residual | spread | commit |
+|---|---|---|---|---|---|---|
+"""
+CORRECTIONS = """
+## Corrections at prediction time
+
+`{command}`, {machine}. Relative L2 errors and seconds an answer after training for the time given,
+uncompiled. **newton** is one step of Newton's method on a lattice (`piop predict --refine`);
+**solver**: the reference solver asked for that error (for the operator's own, where there is no
+Newton step), 8 inputs together.
+
+| problem | trained | operator | s | newton | worst of 64 | s more | solver, s | commit |
+|---|---|---|---|---|---|---|---|---|
+"""
+ONE_BY_ONE = """
+Tried and not kept: the last layer fitted to the residual of one input (one step of Gauss–Newton),
+and 50 iterations of L-BFGS on all weights for one input; mean errors of 8 and 4 inputs.
+
+| problem | last layer: before | after | s | L-BFGS: before | after | s |
+|---|---|---|---|---|---|---|
+"""
 INPUTS = """
 ## Inputs outside the distribution
 
@@ -58,6 +86,47 @@ def bounds_row(key: str, cell: dict[str, Any]) -> str:
     return f"| {first} | {numbers} | {ratios} | {cell['commit']} |"
 
 
+def correction_rows(cells: dict[str, Any]) -> str:
+    """Format the errors before and after a step of Newton's method, and the solver's time."""
+    lines = []
+    for name, cell in cells.items():
+        newton, solver = cell["newton"], cell["solver"]
+        corrected = "— | — | —"
+        if newton:
+            numbers = f"{newton['after']:.2g} | {newton['worst']:.2g}"
+            corrected = f"{numbers} | {newton['seconds']:.2g}"
+        time = f"{solver['solver_seconds']:.2g}" if solver else "—"
+        operator = f"{cell['error']:.2g} | {cell['seconds']:.2g}"
+        first = f"`{name}` | {cell['trained']} | {operator}"
+        lines.append(f"| {first} | {corrected} | {time} | {cell['commit']} |")
+    return "\n".join(lines) + "\n"
+
+
+def one_by_one_rows(cells: dict[str, Any]) -> str:
+    """Format what fits to single inputs bring."""
+    lines = []
+    for name, cell in cells.items():
+        numbers = [
+            " | ".join(f"{cell[way][figure]:.2g}" for figure in ("before", "after", "seconds"))
+            for way in ("last_layer", "lbfgs")
+            if way in cell
+        ]
+        if numbers:
+            lines.append(f"| `{name}` | {' | '.join(numbers)} |")
+    return "\n".join(lines) + "\n"
+
+
+def ensemble_row(key: str, cell: dict[str, Any]) -> str:
+    """Format one cell of the ensembles of `trust.json`."""
+    name, time, _ = key.split("/")
+    numbers = [
+        "—" if cell[way][figure] is None else f"{cell[way][figure]:.2f}"
+        for figure in ("correlation", "bound_over_error")
+        for way in ("residual", "spread")
+    ]
+    return f"| `{name}` | {time} | {' | '.join(numbers)} | {cell['residual']['commit']} |"
+
+
 def write_page() -> None:
     """Write the page."""
     bounds = json.loads((RESULTS / "trust.json").read_text())
@@ -68,6 +137,20 @@ def write_page() -> None:
         command=bounds["command"], machine=machine_of(bounds), promised=promised
     )
     text += "\n".join(bounds_row(key, cells[key]) for key in sorted(cells)) + "\n"
+    if ensembles := bounds.get("ensembles"):
+        text += ENSEMBLES.format(command="python benchmarks/trust.py --ensemble --times 20s")
+        text += "\n".join(ensemble_row(key, ensembles[key]) for key in sorted(ensembles)) + "\n"
+    if (path := RESULTS / "refinement.json").exists():
+        refined = json.loads(path.read_text())
+        text += CORRECTIONS.format(command=refined["command"], machine=machine_of(refined))
+        text += correction_rows(refined["cells"]) + ONE_BY_ONE + one_by_one_rows(refined["cells"])
+        start = refined["cells"].get("nonlinear_poisson", {}).get("start")
+        if start:
+            text += (
+                "\nNewton's method of the reference solver for a steady nonlinear problem "
+                f"(`nonlinear_poisson`, 8 inputs, all its grids) takes {start['zero']:.2g} s an "
+                f"answer from zero and {start['operator']:.2g} s from the operator.\n"
+            )
     text += INPUTS.format(command=inputs["command"], machine=machine_of(inputs))
     columns = [c for c in next(iter(inputs["cells"].values())) if "seconds" not in c]
     text += f"| problem | {' | '.join(columns)} | s, first | s, next |\n"
