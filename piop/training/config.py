@@ -243,7 +243,8 @@ class OptimiserConfig:
         final: Step size at the end as a fraction of the peak; a half cosine leads there.
         decay_after: Steps after which the step size falls as the inverse square root of the step
             too; 0 for the half cosine alone.
-        weight_decay: Decoupled weight decay per unit of the step size.
+        weight_decay: Decoupled weight decay per unit of the step size; it keeps the weights of long
+            trainings from growing.
         clip: Largest norm of the gradient, which starts near ten; 0 for no limit. Limits of 1 and
             10 and none give the same errors (docs/training.md). Of equations that are integrated on
             lattices 0.01, since their loss is smaller.
@@ -258,7 +259,7 @@ class OptimiserConfig:
     warmup: float = setting(0.03, FRACTION)
     final: float = setting(0.0, FRACTION)
     decay_after: int = setting(1000)
-    weight_decay: float = setting(0.0)
+    weight_decay: float = setting(3e-3)
     clip: float = setting(1.0, changeable=True)
     average: float = setting(0.0, FRACTION)
     lbfgs: float = setting(0.0, FRACTION)

@@ -123,8 +123,8 @@ def _muon(parameters: list[nn.Parameter], config: OptimiserConfig) -> Muon:
 def _soap(parameters: list[nn.Parameter], config: OptimiserConfig) -> torch.optim.Optimizer:
     """Build SOAP, in float64 with eigenbases that do not depend on rounding.
 
-    Source: Vyas et al. 2024 (2409.11321), from ``pytorch_optimizer``, whose weight decay of 0.01 is
-    turned off by default.
+    Source: Vyas et al. 2024 (2409.11321), from ``pytorch_optimizer``, whose weight decay is 0.01 by
+    default.
     """
     if any(p.is_complex() for p in parameters):
         raise UsageError(
