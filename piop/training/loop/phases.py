@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from piop.training.batches.batch import Batch, BatchSource
 from piop.training.config import OptimiserConfig
 from piop.training.loss.weighting.base import Outcome, Weightings
+from piop.training.operator import Inferred
 from piop.training.optimisers.build import (
     ITERATIONS,
     Muon,
@@ -22,6 +23,7 @@ from piop.training.optimisers.build import (
     build_lbfgs,
     build_optimiser,
     clip_gradients,
+    decay_weights,
     learning_rate_factor,
 )
 
@@ -109,6 +111,10 @@ class Stochastic(Phase):
     def __init__(self, task: TrainingTask) -> None:
         super().__init__(task)
         self.optimiser = build_optimiser(self.parameters, task.config)
+        inferred = {
+            id(p) for m in task.module.modules() if isinstance(m, Inferred) for p in m.parameters()
+        }
+        self._decaying = [p for p in self.parameters if id(p) not in inferred]
         self.average = WeightAverage(task.module, task.config.average)
 
     def step(self, index: int, fraction: float, left: int | None = None) -> StepResult:
@@ -124,6 +130,7 @@ class Stochastic(Phase):
         weightings.update(statistics)
         norm = clip_gradients(self.parameters, config.clip)
         self.optimiser.step()
+        decay_weights(self._decaying, rate * config.weight_decay)
         self.average.update()
         return {**parts, "gradient": norm, "learning_rate": rate}, 1
 

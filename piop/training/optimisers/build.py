@@ -32,7 +32,6 @@ class Muon:
     Args:
         parameters: The parameters to train.
         learning_rate: η, dimensionless; that of AdamW.
-        weight_decay: Decoupled weight decay per unit of η.
 
     Attributes:
         param_groups: The groups of both, whose ``lr`` a schedule sets.
@@ -41,12 +40,10 @@ class Muon:
     Liu et al. 2025, eq. 4 (2502.16982); ``torch.optim.Muon``.
     """
 
-    def __init__(
-        self, parameters: Sequence[nn.Parameter], learning_rate: float, weight_decay: float = 0.0
-    ) -> None:
+    def __init__(self, parameters: Sequence[nn.Parameter], learning_rate: float) -> None:
         matrices = [p for p in parameters if is_matrix(p)]
         rest = [p for p in parameters if not is_matrix(p)]
-        steps: dict[str, Any] = {"lr": learning_rate, "weight_decay": weight_decay}
+        steps: dict[str, Any] = {"lr": learning_rate, "weight_decay": 0.0}
         self.parts: list[torch.optim.Optimizer] = []
         if matrices:
             self.parts.append(torch.optim.Muon(matrices, adjust_lr_fn="match_rms_adamw", **steps))
@@ -113,18 +110,17 @@ def learning_rate_factor(progress: float, step: int, config: OptimiserConfig) ->
 
 
 def _adamw(parameters: list[nn.Parameter], config: OptimiserConfig) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
+    return torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=0.0)
 
 
 def _muon(parameters: list[nn.Parameter], config: OptimiserConfig) -> Muon:
-    return Muon(parameters, config.learning_rate, config.weight_decay)
+    return Muon(parameters, config.learning_rate)
 
 
 def _soap(parameters: list[nn.Parameter], config: OptimiserConfig) -> torch.optim.Optimizer:
     """Build SOAP, in float64 with eigenbases that do not depend on rounding.
 
-    Source: Vyas et al. 2024 (2409.11321), from ``pytorch_optimizer``, whose weight decay is 0.01 by
-    default.
+    Source: Vyas et al. 2024 (2409.11321), from ``pytorch_optimizer``.
     """
     if any(p.is_complex() for p in parameters):
         raise UsageError(
@@ -136,9 +132,19 @@ def _soap(parameters: list[nn.Parameter], config: OptimiserConfig) -> torch.opti
     return SOAP(
         parameters,
         lr=config.learning_rate,
-        weight_decay=config.weight_decay,
+        weight_decay=0.0,
         precondition_frequency=config.precondition,
     )
+
+
+def decay_weights(parameters: Sequence[Tensor], amount: float) -> None:
+    """Shrink weights in place by a fraction, apart from any gradient.
+
+    Source: Loshchilov & Hutter 2019, algorithm 2 (1711.05101).
+    """
+    if parameters and amount > 0:
+        with torch.no_grad():
+            torch._foreach_mul_(list(parameters), 1 - amount)  # pyright: ignore[reportPrivateImportUsage]
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 import math
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -7,6 +8,8 @@ from torch import nn
 
 from piop.errors import UsageError
 from piop.training.config import BudgetConfig, OptimiserConfig, TrainingConfig
+from piop.training.loop.phases import Stochastic, TrainingTask
+from piop.training.operator import Inferred
 from piop.training.optimisers.build import (
     WeightAverage,
     build_lbfgs,
@@ -57,9 +60,27 @@ def test_optimisers_bring_a_quadratic_down(name, rate):
 
 
 @pytest.mark.parametrize("name", ["soap", "muon", "adamw"])
-def test_weight_decay_is_off_by_default(name):
-    optimiser = build_optimiser([nn.Parameter(torch.ones(2, 2))], OptimiserConfig(optimiser=name))
-    assert optimiser.param_groups[0]["weight_decay"] == 0.0
+def test_weights_decay_by_the_step_size_and_inferred_parameters_do_not(name):
+    """Of a loss that does not depend on them, since steps along no gradient are none."""
+    module = nn.ModuleDict({"net": nn.Linear(3, 2), "inferred": Inferred({"nu": 0.1})})
+    module["inferred"].theta.data.fill_(0.5)
+    before = module["net"].weight.detach().clone()
+
+    def gradients(batch):
+        for parameter in module.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        return {}, {}
+
+    config = OptimiserConfig(
+        optimiser=name, learning_rate=0.1, weight_decay=0.2, warmup=0.5, decay_after=0
+    )
+    weightings = Mock(prepare=lambda batch, *_: batch)
+    phase = Stochastic(TrainingTask(module, gradients, lambda *_: None, config, weightings))
+    phase.step(0, 0.25)
+    phase.step(1, 0.5)
+    expected = before * (1 - 0.05 * 0.2) * (1 - 0.1 * 0.2)
+    torch.testing.assert_close(module["net"].weight.detach(), expected)
+    assert module["inferred"].theta.tolist() == [0.5]
 
 
 def test_soap_refuses_complex_weights_and_says_what_to_do():
