@@ -278,8 +278,14 @@ class Run:
         return found
 
     def _not_calibrated(self, argument: str) -> UsageError:
+        found, now = self.folder.read_json(CALIBRATION), self._last_row["step"]
+        reason = "the run is not calibrated"
+        if found and found.get("hash") != self.solved.hash:
+            reason = f"{CALIBRATION} is of another spec"
+        elif found:
+            reason = f"{CALIBRATION} is of step {found.get('steps')}, the weights are of step {now}"
         return UsageError(
-            f"{argument}: the run is not calibrated, so no error is bounded. Calibrate it with: "
+            f"{argument}: {reason}, so no error is bounded. Calibrate it with: "
             f"piop evaluate {self.path} --calibrate {INPUTS}"
         )
 

@@ -147,6 +147,8 @@ def test_a_calibration_of_other_weights_counts_no_more(own):
     assert resumed.calibration is None
     inputs = {"u0": np.cos(np.pi * np.arange(8) / 4 + 0.3)}
     assert "error_bound" not in resumed.predict(inputs)
+    with pytest.raises(UsageError, match=r"is of step \d, the weights are of step 4, so no error"):
+        resumed.predict(inputs, tolerance=0.1)
 
 
 @pytest.mark.parametrize(
