@@ -103,8 +103,8 @@ class ResidualSize:
             seen = {name: s.repeat(batch).take(rows).to(like) for name, s in observed.items()}
             functions = interpolate_inputs(self.problem, seen)
             evaluate = residual_at_points(self.model, self._residual, functions, seen)
-            mean = evaluate(self._at).double().cpu().square().mean(1)
-            found.append(mean.expand(len(rows), -1))
+            at = self._at if self._residual.grid else self._at.expand(len(rows), -1, -1)
+            found.append(evaluate(at).double().cpu().square().mean(1).expand(len(rows), -1))
         return torch.cat(found)
 
 

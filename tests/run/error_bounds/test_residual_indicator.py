@@ -71,3 +71,16 @@ def test_on_one_axis_it_is_the_error_to_first_order(tmp_path, windows):
     ratio = found * size / error
     assert error.max() > 1.5 * error.min()
     torch.testing.assert_close(ratio, torch.ones_like(ratio), rtol=0.15, atol=0)
+
+
+def test_at_points_each_input_has_its_own_residual(trained):
+    own = trained.solved, trained.model, trained.config
+    inputs = trained.held_out(7, seed=3).inputs
+    measure = ResidualSize(*own)
+    together = measure(inputs)
+    alone = [
+        measure({n: s.take(row) for n, s in inputs.items()}) for row in torch.arange(7).split(1)
+    ]
+    torch.testing.assert_close(together, torch.cat(alone))
+    assert together.shape == (7, 1)
+    assert together.max() > 1.2 * together.min() > 0
