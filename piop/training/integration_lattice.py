@@ -112,7 +112,8 @@ def solve_for_linearised_lattice(
     Args:
         problem: An evolution on one axis.
         most: Values of all unknowns in an element at most.
-        unresolved: Root of the part of a solution's variance that may lie beyond the lattice.
+        unresolved: Root of the part of a solution's variance that may lie beyond the lattice; more,
+            up to :data:`UNRESOLVED`, where such a lattice would be too large.
 
     Returns:
         The lattice; where there is none, the reason, a clause.
@@ -125,7 +126,12 @@ def solve_for_linearised_lattice(
         solved = solve_coarsely(problem, coarse_inputs(problem), times.tolist(), tolerance)
     except (NotSupportedError, SolverError) as error:
         return f"there is no reference solution ({error})"
-    return find_linearised_lattice(solved.values, problem.pde.periodic, most, unresolved)
+    found: Lattice | str = ""
+    for part in dict.fromkeys((unresolved, math.sqrt(unresolved * UNRESOLVED), UNRESOLVED)):
+        found = find_linearised_lattice(solved.values, problem.pde.periodic, most, part)
+        if isinstance(found, Lattice):
+            break  # the finest that is small enough
+    return found
 
 
 def _chosen(found: Lattice | str, form: FormDecision) -> tuple[tuple[int, ...], str]:

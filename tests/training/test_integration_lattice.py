@@ -18,6 +18,7 @@ from piop.training.integration_lattice import (
     find_linearised_lattice,
     node_times,
     settings_on,
+    solve_for_linearised_lattice,
 )
 
 
@@ -102,6 +103,15 @@ def test_solutions_that_no_lattice_between_walls_resolves_say_why():
     assert "points in space" in find_linearised_lattice(rough, periodic=False)
     fast = {"u": between_walls(lambda t, x: torch.sin(120 * t) * x**2)}
     assert "8 elements of time" in find_linearised_lattice(fast, periodic=False)
+
+
+def test_the_finest_lattice_that_is_small_enough_is_taken():
+    problem = Problem.from_file("fisher_kpp")
+    fine = solve_for_linearised_lattice(problem, unresolved=1e-7)
+    assert fine.points[0] > 40
+    small = solve_for_linearised_lattice(problem, most=200, unresolved=1e-7)  # 40 points at most
+    assert 30 < small.points[0] <= 40
+    assert small.times > 6
 
 
 def test_a_lattice_between_walls_needs_reference_solutions(monkeypatch):
