@@ -1,5 +1,6 @@
 """Predictions less their linearised error: more accurate where a lattice resolves solutions."""
 
+import math
 from shutil import copytree
 
 import numpy as np
@@ -10,6 +11,7 @@ from piop.errors import UsageError
 from piop.metrics import relative_l2
 from piop.problem import Problem
 from piop.run import Run, fit
+from piop.run.error_bounds.linearised_error import LinearisedError
 
 SIZES = {"amplitude": [0.3, 0.8], "wavenumber": [1, 2]}
 
@@ -105,3 +107,15 @@ def test_what_cannot_be_corrected_is_refused(trained, tmp_path):
     run.calibrate(20)
     with pytest.raises(UsageError, match="no correction of this operator"):
         run.predict({"f": np.ones((8, 8))}, refine=True)
+
+
+def test_a_correction_that_is_no_better_is_not_kept(trained, tmp_path, monkeypatch):
+    run = Run.load(copytree(trained.path, tmp_path / "run"))
+
+    def far_off(self, inputs, queries):
+        return torch.ones(len(inputs["u0"].values), math.prod(queries.shape), 1)
+
+    monkeypatch.setattr(LinearisedError, "at", far_off)
+    found = run.calibrate(20)
+    assert found.corrected is None
+    assert found.correction == ()
