@@ -33,6 +33,7 @@ import torch
 from record import RESULTS, environment, record
 from torch import Tensor
 
+from piop.datasets import Queries
 from piop.metrics import relative_l2
 from piop.problem import Problem
 from piop.reference.chebyshev import solve as chebyshev
@@ -186,30 +187,31 @@ def run_lbfgs(run: Run, one: HeldOut) -> None:
 
 def from_the_operator(run: Run, held_out: HeldOut, count: int = 8) -> dict[str, Any]:
     """Time Newton's method from zero and from the operator, on all grids of the reference."""
-    problem, rows = run.solved, torch.arange(count)
-    some, seconds = held_out.take(rows), {"zero": 0.0, "operator": 0.0}
-
-    def timed(system: Any, guess: Tensor) -> Any:
-        axes = [axis.flatten() for axis in system.mesh.axes()]
-        points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
-        queries = type(some.queries)(points=points[None].double())
-        operator = predict_values(problem, run.model, some.inputs, queries)
-        starts = {
-            "zero": torch.zeros_like(guess),
-            "operator": operator.movedim(-1, 1).reshape(guess.shape).to(guess),
-        }
-        for name, start in starts.items():
-            begun = time.perf_counter()
-            solve_steady(system, start)
-            seconds[name] += time.perf_counter() - begun
-        return solve_steady(system, guess)
-
+    problem, seconds = run.solved, {"zero": 0.0, "operator": 0.0}
     before = chebyshev.solve_steady
-    chebyshev.solve_steady = timed
-    try:
-        solve_reference(problem, some.functions, tolerance=1e-4)
-    finally:
-        chebyshev.solve_steady = before
+    for row in torch.arange(count).split(1):
+        one = held_out.take(row)
+
+        def timed(system: Any, guess: Tensor, one: HeldOut = one) -> Any:
+            axes = [axis.flatten() for axis in system.mesh.axes()]
+            points = torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
+            queries = Queries(points=points[None].double())
+            operator = predict_values(problem, run.model, one.inputs, queries)
+            starts = {
+                "zero": torch.zeros_like(guess),
+                "operator": operator.movedim(-1, 1).reshape(guess.shape).to(guess),
+            }
+            for name, start in starts.items():
+                begun = time.perf_counter()
+                solve_steady(system, start)
+                seconds[name] += time.perf_counter() - begun
+            return solve_steady(system, guess)
+
+        chebyshev.solve_steady = timed
+        try:
+            solve_reference(problem, one.functions, tolerance=1e-4)
+        finally:
+            chebyshev.solve_steady = before
     return {name: found / count for name, found in seconds.items()}
 
 

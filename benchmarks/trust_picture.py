@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from matplotlib.figure import Figure
 
+from piop.problem import Problem
 from piop.run import Run, fit
 from piop.run.error_bounds.calibration import INPUTS, Calibration, errors_and_estimates
 from piop.run.error_bounds.residual_indicator import ResidualSize
@@ -68,7 +69,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         run = fit(
-            options.problem,
+            Problem.from_file(options.problem),
             time=options.time,
             out=Path(folder) / "run",
             samples=0,
