@@ -71,12 +71,12 @@ def errors_of(run: Run, held_out: HeldOut) -> dict[str, Tensor]:
     return errors_and_estimates(run.solved, held_out, prediction)
 
 
-def residuals_of(run: Run, held_out: HeldOut) -> Tensor | None:
+def residuals_of(run: Run, held_out: HeldOut, error: float) -> Tensor | None:
     """Return the sizes of the residuals of predictions; None where they have none."""
     problem = run.solved
     try:
         own = problem, run.model, run.config
-        return ResidualSize(*own, choose_lattice(*own))(held_out.inputs)
+        return ResidualSize(*own, choose_lattice(*own, error))(held_out.inputs)
     except NotSupportedError:
         return None
 
@@ -160,7 +160,9 @@ def main() -> None:
                 ]
                 held_out = draw_pool(runs[0], count)
                 errors, commit = errors_of(runs[0], held_out), environment()["commit"]
-                found = measure(errors, residuals_of(runs[0], held_out)) | {"commit": commit}
+                error = float(torch.stack([*errors.values()]).amax(0).mean())
+                residuals = residuals_of(runs[0], held_out, error)
+                found = measure(errors, residuals) | {"commit": commit}
                 if options.ensemble:
                     spread = measure(errors, spread_of(runs, held_out))
                     ensembles[key] = {"spread": spread, "residual": found}

@@ -34,9 +34,9 @@ calibrate, and the others are bounded.
 ENSEMBLES = """
 ## Beside an ensemble
 
-The usual way is the spread of several operators: here of five seeds, each trained for the time
-given (`{command}`). Their spread, in place of the residual, is the indicator of the error of the
-first one.
+The usual way is the spread of several operators, here of five seeds, each trained for the time
+given. Their spread, in place of the residual, is the indicator of the error of the first one
+(`{command}`).
 
 | problem | trained | corr., residual | spread | bound/error, residual | spread | commit |
 |---|---|---|---|---|---|---|

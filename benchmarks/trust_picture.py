@@ -33,8 +33,7 @@ def draw(run: Run) -> Figure:
     held_out = held_out.take(nonzero_solutions(problem, held_out).nonzero()[:, 0])
     prediction = predict_held_out(problem, model, held_out)
     errors = torch.stack([*errors_and_estimates(problem, held_out, prediction).values()]).amax(0)
-    learned = run.calibration
-    assert learned is not None
+    learned = run.calibrate(INPUTS)
     size = ResidualSize(problem, model, run.config, learned.indicator.lattice)
     bounds = learned.bounds(learned.indicator(size(held_out.inputs), len(errors)), 0.9)[""]
     plain = bounds.new_full(bounds.shape, float(same_for_all(run)))
@@ -73,7 +72,7 @@ def main() -> None:
             time=options.time,
             out=Path(folder) / "run",
             samples=0,
-            calibrate=INPUTS,
+            calibrate=0,
             threads=options.threads,
         )
         draw(run).savefig(PICTURE, dpi=150)

@@ -76,7 +76,7 @@ class Calibration:
         error: Mean relative L2 error of these inputs, the largest of all unknowns.
         corrected: That of predictions less their linearised error; None where there is none, or
             where it is no better.
-        correction: The lattice on which that error is found.
+        correction: The lattice on which that error is found; empty for none.
         times: T times of the evolution; empty where errors are not known at each time.
         over_time: Scores of the errors at each of them, relative to the size of the whole solution
             ``[N, T]`` float64.
@@ -286,11 +286,12 @@ def calibrate_model(
     judged = judged.take(kept)
     held_out, prediction = judged.held_out, judged.prediction
     sensors = {name: samples.fewest_sensors for name, samples in held_out.inputs.items()}
-    residuals, lattice = None, choose_lattice(problem, model, config)
+    times = times_of(problem, held_out)
+    errors = errors_and_estimates(problem, held_out, prediction)
+    error = float(torch.stack([*errors.values()]).amax(0).mean())
+    residuals, lattice = None, choose_lattice(problem, model, config, error)
     with suppress(NotSupportedError):
         residuals = ResidualSize(problem, model, config, lattice)(held_out.inputs)
-
-    times = times_of(problem, held_out)
 
     def learn(values: Mapping[str, Tensor]) -> Calibration:
         errors = errors_and_estimates(problem, held_out, values)
@@ -298,23 +299,17 @@ def calibrate_model(
         return Calibration.learn(errors, residuals, sensors, identity, lattice, times, over_time)
 
     found = learn(prediction)
-    if not lattice or not math.isfinite(found.error):
+    if not lattice or residuals is None:
         return found
-    finer = choose_lattice(problem, model, config, found.error)
-    if not finer:
-        return found
-    try:
-        errors = LinearisedError(problem, model, finer).at(held_out.inputs, held_out.queries)
-    except KeyError:  # an input that the equations contain has no sensors
-        return found
+    first_order = LinearisedError(problem, model, lattice).at(held_out.inputs, held_out.queries)
     less = {
-        name: prediction[name] - errors[..., channel].reshape(prediction[name].shape)
+        name: prediction[name] - first_order[..., channel].reshape(prediction[name].shape)
         for channel, name in enumerate(problem.channels)
     }
     corrected = learn(less)
     if not corrected.error < found.error:
         return found
-    return replace(found, corrected=corrected, correction=finer)
+    return replace(found, corrected=corrected, correction=lattice)
 
 
 IDENTITY = ("seed", "steps", "hash")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import final
 
@@ -27,7 +26,7 @@ MOST_UNKNOWNS = 700
 """Values of all unknowns in an element of time of the linearised equations at most; more than in
 training, since each input is evaluated once."""
 CORRECTED, FINEST = 0.03, 1e-4
-"""Part of a prediction's error that a lattice may leave where it is to be corrected; the least."""
+"""Part of a prediction's error that a lattice may leave, and the least that it is asked for."""
 
 
 @final
@@ -98,7 +97,7 @@ class LinearisedError:
 
 
 def choose_lattice(
-    problem: Problem, model: Model, config: TrainingConfig, error: float = math.inf
+    problem: Problem, model: Model, config: TrainingConfig, error: float
 ) -> tuple[int, ...]:
     """Choose the lattice on which the equations are linearised; empty where none resolves them.
 
@@ -106,7 +105,7 @@ def choose_lattice(
         problem: The problem, its parameters being numbers.
         model: The operator.
         config: The run's choices.
-        error: Relative L2 error that is to be corrected, and not just to be estimated.
+        error: Relative L2 error of its predictions, of which a lattice may leave a small part.
     """
     if model.operator.gridded or model.operator.end_only:
         return ()

@@ -62,7 +62,7 @@ def test_on_one_axis_it_is_the_error_to_first_order(tmp_path, windows):
     )
     run = fit(problem, steps=20, out=tmp_path / "run", samples=0, windows=windows, calibrate=0)
     held_out = run.held_out(20, seed=3)
-    lattice = choose_lattice(problem, run.model, run.config)
+    lattice = choose_lattice(problem, run.model, run.config, error=0.1)
     assert len(lattice) == 2
     found = ResidualSize(problem, run.model, run.config, lattice)(held_out.inputs)[:, 0]
     predicted = predict_values(problem, run.model, held_out.inputs, held_out.queries)
