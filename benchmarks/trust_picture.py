@@ -14,6 +14,7 @@ from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from piop.problem import Problem
 from piop.run import Run, fit
@@ -44,6 +45,8 @@ def draw(run: Run) -> Figure:
     axes.loglog(errors, plain, "s", color=SECOND, markersize=3, label="same bound for all")
     axes.loglog(errors, bounds, "o", color=FIRST, markersize=3.5, label="with the indicator")
     axes.set(xlabel="relative L2 error", ylabel="bound at 90 %", xlim=(ends[0], ends[1]))
+    axes.xaxis.set_minor_formatter(NullFormatter())  # its labels would overlap
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.legend(frameon=False, loc="upper left")
     axes.spines[["top", "right"]].set_visible(False)
     return figure
