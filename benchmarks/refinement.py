@@ -94,10 +94,11 @@ def by_newton(run: Run, held_out: HeldOut) -> dict[str, Any] | None:
     lattice = choose_lattice(problem, model, run.config, error)
     if not lattice:
         return None
-    correct = LinearisedError(problem, model, lattice).at
-    correct(held_out.inputs, held_out.queries)  # what is prepared once is not counted
+    linearised = LinearisedError(problem, model, lattice)
+    linearised(held_out.inputs)  # what is prepared once is not counted
     begun = time.perf_counter()
-    values = values - correct(held_out.inputs, held_out.queries)
+    errors = linearised(held_out.inputs)
+    values = values - linearised.interpolate(errors, held_out.queries)
     seconds = time.perf_counter() - begun
     errors = errors_of(problem, held_out, values)
     return {

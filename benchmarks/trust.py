@@ -30,7 +30,12 @@ from piop.errors import NotSupportedError
 from piop.metrics import rank_correlation
 from piop.problem import Problem
 from piop.run import Run, fit
-from piop.run.error_bounds.calibration import INPUTS, Calibration, errors_and_estimates
+from piop.run.error_bounds.calibration import (
+    INPUTS,
+    Calibration,
+    errors_and_estimates,
+    mean_of_selection,
+)
 from piop.run.error_bounds.conformal import coverage
 from piop.run.error_bounds.linearised_error import choose_lattice
 from piop.run.error_bounds.residual_indicator import ResidualSize
@@ -53,6 +58,8 @@ PROBLEMS = (
 )
 OPERATORS = 5
 """Operators of an ensemble."""
+FOR_LATTICE = 50
+"""Further inputs, by whose error the lattice of linearised equations is chosen."""
 SPLITS = 200
 """Random choices of the inputs of the calibration."""
 CONFIDENCES = (0.8, 0.9, 0.95)
@@ -158,10 +165,11 @@ def main() -> None:
                     fit(problem, out=Path(folder) / str(seed), seed=seed, calibrate=0, **own)
                     for seed in range(OPERATORS if options.ensemble else 1)
                 ]
-                held_out = draw_pool(runs[0], count)
+                drawn = draw_pool(runs[0], FOR_LATTICE + count)
+                few = errors_of(runs[0], drawn.take(torch.arange(FOR_LATTICE)))
+                held_out = drawn.take(torch.arange(FOR_LATTICE, len(drawn.accepted)))
                 errors, commit = errors_of(runs[0], held_out), environment()["commit"]
-                error = float(torch.stack([*errors.values()]).amax(0).mean())
-                residuals = residuals_of(runs[0], held_out, error)
+                residuals = residuals_of(runs[0], held_out, mean_of_selection(few))
                 found = measure(errors, residuals) | {"commit": commit}
                 if options.ensemble:
                     spread = measure(errors, spread_of(runs, held_out))

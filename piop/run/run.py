@@ -252,10 +252,12 @@ class Run:
         remedy = "Predict fewer samples or points at a time, half as many to begin with"
         with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
             values = predict_values(self.problem, self.model, observed, queries)
+            errors = None
             if correction:
                 with threads_of(self.config.machine):
-                    errors = LinearisedError(self.solved, self.model, correction)
-                    values -= errors.at(observed, queries)
+                    linearised = LinearisedError(self.solved, self.model, correction)
+                    errors = linearised(observed)
+                    values -= linearised.interpolate(errors, queries)
         attributes = {"run": str(self.path), "piop": versions()["piop"], "hash": self.problem.hash}
         if correction:
             lattice = " x ".join(map(str, correction))
@@ -271,7 +273,9 @@ class Run:
                     add_sensor_error(found, sensor_error(self.solved, self.model, observed))
         if calibrated is not None:
             with threads_of(self.config.machine):
-                bounds = bound_errors(self, calibrated, found, observed, outside, confidence)
+                bounds = bound_errors(
+                    self, calibrated, found, observed, outside, confidence, errors
+                )
                 if tolerance is not None:
                     beyond = (~(bounds <= tolerance)).nonzero()[:, 0]
                     solve_instead(self, found, observed, queries, beyond, tolerance)

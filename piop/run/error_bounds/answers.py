@@ -28,6 +28,7 @@ def bound_errors(
     observed: Inputs,
     outside: Tensor | None,
     confidence: float,
+    errors: Tensor | None = None,
 ) -> Tensor:
     """Add error estimates and bounds to a prediction, NaN where they do not cover it.
 
@@ -38,6 +39,7 @@ def bound_errors(
         observed: Their sensors.
         outside: Which are outside the distribution ``[B or 1]``; None where that is not known.
         confidence: Probability that a bound holds.
+        errors: The linearised errors that the prediction was corrected by, on their lattice.
 
     Returns:
         The bounds of all unknowns together ``[B]``.
@@ -48,7 +50,7 @@ def bound_errors(
     count, residuals, relative = found.sizes["sample"], None, None
     if calibrated.indicator.needs_residual:
         measure = ResidualSize(run.solved, run.model, run.config, calibrated.indicator.lattice)
-        residuals = measure(observed)
+        residuals = measure(observed, errors)
         relative = calibrated.indicator.relative_residual(residuals)
     indicators = calibrated.indicator(residuals, count)
     uncovered = torch.zeros(count, dtype=torch.bool)

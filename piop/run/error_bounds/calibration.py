@@ -32,7 +32,8 @@ FEWEST = 20
 PART_OF_REFERENCES = 0.6
 """Part of the time of a calibration that its references may take; residuals take the rest."""
 SELECTION = 3
-"""One input in so many is for the choice of the indicator; scores come from the others."""
+"""One input in so many is for choices: of the lattice, of the indicator, whether corrections are
+kept. Scores come from the others, since a bound holds where choices do not look at its scores."""
 CONFIDENCE = 0.9
 """Confidence of bounds, unless another is asked for."""
 
@@ -118,7 +119,7 @@ class Calibration:
         """
         largest = torch.stack([*errors.values()]).amax(0)
         count = len(largest)
-        chosen = torch.arange(count) % SELECTION == 0
+        chosen = selected(count)
         selection = None if residuals is None else residuals[chosen]
         indicator = Indicator.choose(selection, largest[chosen], lattice)
         sizes = indicator(residuals, count)[~chosen]
@@ -282,34 +283,34 @@ def calibrate_model(
         judged: Inputs that were never trained on, with solutions and predictions.
         identity: What is calibrated.
     """
-    kept = nonzero_solutions(problem, judged.held_out).nonzero()[:, 0]
-    judged = judged.take(kept)
+    judged = judged.take(nonzero_solutions(problem, judged.held_out).nonzero()[:, 0])
     held_out, prediction = judged.held_out, judged.prediction
-    sensors = {name: samples.fewest_sensors for name, samples in held_out.inputs.items()}
-    times = times_of(problem, held_out)
+    inputs, times = held_out.inputs, times_of(problem, held_out)
+    sensors = {name: samples.fewest_sensors for name, samples in inputs.items()}
     errors = errors_and_estimates(problem, held_out, prediction)
-    error = float(torch.stack([*errors.values()]).amax(0).mean())
-    residuals, lattice = None, choose_lattice(problem, model, config, error)
+    lattice = choose_lattice(problem, model, config, mean_of_selection(errors))
+    linearised = LinearisedError(problem, model, lattice) if lattice else None
+    residuals = first_order = None
     with suppress(NotSupportedError):
-        residuals = ResidualSize(problem, model, config, lattice)(held_out.inputs)
+        first_order = linearised(inputs) if linearised else None
+        residuals = ResidualSize(problem, model, config, lattice)(inputs, first_order)
 
-    def learn(values: Mapping[str, Tensor]) -> Calibration:
-        errors = errors_and_estimates(problem, held_out, values)
+    def learn(errors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Calibration:
         over_time = errors_over_time(problem, held_out, values) if times else None
         return Calibration.learn(errors, residuals, sensors, identity, lattice, times, over_time)
 
-    found = learn(prediction)
-    if not lattice or residuals is None:
+    found = learn(errors, prediction)
+    if linearised is None or first_order is None:
         return found
-    first_order = LinearisedError(problem, model, lattice).at(held_out.inputs, held_out.queries)
-    less = {
-        name: prediction[name] - first_order[..., channel].reshape(prediction[name].shape)
+    less = linearised.interpolate(first_order, held_out.queries)
+    corrected = {
+        name: prediction[name] - less[..., channel].reshape(prediction[name].shape)
         for channel, name in enumerate(problem.channels)
     }
-    corrected = learn(less)
-    if not corrected.error < found.error:
+    remaining = errors_and_estimates(problem, held_out, corrected)
+    if not mean_of_selection(remaining) < mean_of_selection(errors):
         return found
-    return replace(found, corrected=corrected, correction=lattice)
+    return replace(found, corrected=learn(remaining, corrected), correction=lattice)
 
 
 IDENTITY = ("seed", "steps", "hash")
@@ -325,6 +326,17 @@ def errors_and_estimates(
     if held_out.error_estimate is None:
         return errors
     return {n: e + _nan_as_infinite(held_out.error_estimate) for n, e in errors.items()}
+
+
+def selected(count: int) -> Tensor:
+    """Mark the inputs that choices are made on, and no scores come from ``[B]``."""
+    return torch.arange(count) % SELECTION == 0
+
+
+def mean_of_selection(errors: Mapping[str, Tensor]) -> float:
+    """Return the mean error of the inputs that choices are made on, the largest of all unknowns."""
+    largest = torch.stack([*errors.values()]).amax(0)
+    return float(largest[selected(len(largest))].mean())
 
 
 def times_of(problem: Problem, held_out: HeldOut) -> tuple[float, ...]:

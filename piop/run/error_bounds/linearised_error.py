@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from piop.datasets import Queries
+from piop.errors import NotSupportedError
 from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.problem.residual_form import linearisation_obstacle
@@ -54,22 +55,22 @@ class LinearisedError:
             observed: Sensors of B samples of each visible input.
 
         Raises:
-            KeyError: Where the equations contain an input that has no sensors.
+            NotSupportedError: Where the equations contain an input that has no sensors.
         """
-        return torch.cat([*self._by_parts(observed)])
+        try:
+            return torch.cat([*self._by_parts(observed)])
+        except KeyError as error:
+            raise NotSupportedError(f"{self._problem.name}: {error} is hidden") from error
 
     @torch.no_grad()
-    def at(self, observed: Inputs, queries: Queries) -> Tensor:
-        """Return the errors at queries ``[B, M, C]`` float64.
+    def interpolate(self, errors: Tensor, queries: Queries) -> Tensor:
+        """Return errors at queries ``[B, M, C]`` float64.
 
         Args:
-            observed: Sensors of B samples of each visible input.
+            errors: At the points of the lattice ``[B, N, C]``, as calling this returns them.
             queries: Grid or points.
-
-        Raises:
-            KeyError: Where the equations contain an input that has no sensors.
         """
-        errors = self(observed).unflatten(1, (self.lattice[0], -1))
+        errors = errors.unflatten(1, (self.lattice[0], -1))
         weigh, (time, space) = self._residual.interpolation_weights, self._problem.coordinates
         if queries.axes is not None:
             axes = (queries.axes[c.name].double() for c in (time, space))

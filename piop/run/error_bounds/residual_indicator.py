@@ -62,7 +62,6 @@ class ResidualSize:
         self._scale = operator.scale.double().cpu()
         self._points = collocation(problem, Draws.of(CALIBRATION, 0, range(1)), POINTS)
         if lattice:
-            self._linearised = LinearisedError(problem, model, lattice)
             return
         try:
             self._residual = residual_of_model(problem, model, config)
@@ -71,11 +70,13 @@ class ResidualSize:
         self._at = self._residual.place(lambda: self._points.to(operator.scale))
 
     @torch.no_grad()
-    def __call__(self, observed: Inputs) -> Tensor:
+    def __call__(self, observed: Inputs, errors: Tensor | None = None) -> Tensor:
         """Return the root mean square of each equation's residual over the prediction's size.
 
         Args:
             observed: Sensors of B samples of each visible input.
+            errors: What :class:`LinearisedError` found for them on the same lattice ``[B, N, C]``,
+                where that is known already.
 
         Returns:
             ``[B, E]`` float64 on the CPU, of linearised equations ``[B, C]``; infinite where a
@@ -86,7 +87,7 @@ class ResidualSize:
         """
         batch = max(len(s.values) for s in observed.values()) if observed else 1
         try:
-            squares = self._mean_squares(observed, batch)
+            squares = self._mean_squares(observed, batch, errors)
         except KeyError as error:
             raise NotSupportedError(f"{self.problem.name}: {error} is hidden") from error
         values = predict_values(self.problem, self.model, observed, Queries(points=self._points))
@@ -94,10 +95,12 @@ class ResidualSize:
         ratio = (squares / size[:, None]).sqrt()
         return ratio.where(ratio.isfinite(), torch.inf)
 
-    def _mean_squares(self, observed: Inputs, batch: int) -> Tensor:
+    def _mean_squares(self, observed: Inputs, batch: int, errors: Tensor | None) -> Tensor:
         """Return the mean square of each equation's residual over its points ``[B, E]``."""
-        if self.lattice:
-            return self._linearised(observed).square().mean(1)
+        if self.lattice and errors is None:
+            errors = LinearisedError(self.problem, self.model, self.lattice)(observed)
+        if errors is not None:
+            return errors.square().mean(1)
         like, found = self.model.operator.scale, []
         for rows in torch.arange(batch).split(RESIDUAL_AT_ONCE):
             seen = {name: s.repeat(batch).take(rows).to(like) for name, s in observed.items()}

@@ -11,6 +11,7 @@ from piop.errors import UsageError
 from piop.metrics import relative_l2
 from piop.problem import Problem
 from piop.run import Run, fit
+from piop.run.error_bounds.calibration import mean_of_selection
 from piop.run.error_bounds.linearised_error import LinearisedError
 
 SIZES = {"amplitude": [0.3, 0.8], "wavenumber": [1, 2]}
@@ -112,10 +113,30 @@ def test_what_cannot_be_corrected_is_refused(trained, tmp_path):
 def test_a_correction_that_is_no_better_is_not_kept(trained, tmp_path, monkeypatch):
     run = Run.load(copytree(trained.path, tmp_path / "run"))
 
-    def far_off(self, inputs, queries):
-        return torch.ones(len(inputs["u0"].values), math.prod(queries.shape), 1)
+    def far_off(self, errors, queries):
+        return torch.ones(len(errors), math.prod(queries.shape), 1)
 
-    monkeypatch.setattr(LinearisedError, "at", far_off)
+    monkeypatch.setattr(LinearisedError, "interpolate", far_off)
     found = run.calibrate(20)
     assert found.corrected is None
     assert found.correction == ()
+
+
+def test_choices_do_not_look_at_the_inputs_that_scores_come_from():
+    errors = {"u": torch.arange(9.0), "v": torch.zeros(9)}
+    assert mean_of_selection(errors) == 3.0  # inputs 0, 3, 6
+    others = {"u": errors["u"] + 100 * (torch.arange(9) % 3 > 0), "v": errors["v"]}
+    assert mean_of_selection(others) == 3.0
+
+
+def test_a_corrected_prediction_finds_its_error_once(walls, monkeypatch):
+    calls, find = [], LinearisedError.__call__
+
+    def counted(self, observed):
+        calls.append(self.lattice)
+        return find(self, observed)
+
+    monkeypatch.setattr(LinearisedError, "__call__", counted)
+    found, _, _ = errors_of(walls, refine=True, count=3)
+    assert np.isfinite(found["residual"].values).all()
+    assert len(calls) == 1
