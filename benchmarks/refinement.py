@@ -91,14 +91,14 @@ def by_newton(run: Run, held_out: HeldOut) -> dict[str, Any] | None:
     problem, model = run.solved, run.model
     values = predict_values(problem, model, held_out.inputs, held_out.queries)
     error = float(errors_of(problem, held_out, values).mean())
-    lattice = choose_lattice(problem, model, run.config, error)
+    lattice = choose_lattice(problem, model, run.config, error, held_out)
     if not lattice:
         return None
     linearised = LinearisedError(problem, model, lattice)
     linearised(held_out.inputs)  # what is prepared once is not counted
     begun = time.perf_counter()
-    errors = linearised(held_out.inputs)
-    values = values - linearised.interpolate(errors, held_out.queries)
+    found = linearised(held_out.inputs)
+    values = values - linearised.interpolate(found.errors, held_out.queries)
     seconds = time.perf_counter() - begun
     errors = errors_of(problem, held_out, values)
     return {

@@ -83,7 +83,7 @@ def residuals_of(run: Run, held_out: HeldOut, error: float) -> Tensor | None:
     problem = run.solved
     try:
         own = problem, run.model, run.config
-        return ResidualSize(*own, choose_lattice(*own, error))(held_out.inputs)
+        return ResidualSize(*own, choose_lattice(*own, error, held_out))(held_out.inputs)
     except NotSupportedError:
         return None
 

@@ -123,7 +123,8 @@ def evaluate(
 @click.option(
     "--refine",
     is_flag=True,
-    help="Correct predictions on one axis of space by one step of Newton's method.",
+    help="Correct predictions by one step of Newton's method (evolutions on one axis of space, "
+    "steady problems on boxes).",
 )
 @click.option("--output", type=PATH, required=True, help="F.nc or F.zarr.")
 @force_option

@@ -92,7 +92,7 @@ def evolution_obstacle(problem: Problem, constraints: Mode) -> str | None:
 def _obstacle(problem: Problem, constraints: Mode) -> str | None:
     """Say why the equations cannot be integrated over time; None where they can."""
     if not problem.pde.periodic:
-        return linearisation_obstacle(problem, constraints)
+        return _axis_obstacle(problem, constraints)
     if obstacle := _evolution_of_all_obstacle(problem, constraints):
         return obstacle
     try:
@@ -114,7 +114,20 @@ def _evolution_of_all_obstacle(problem: Problem, constraints: Mode) -> str | Non
 
 
 def linearisation_obstacle(problem: Problem, constraints: Mode) -> str | None:
-    """Say why equations on one axis, and conditions on its walls, cannot be linearised together."""
+    """Say why equations, and conditions on walls, cannot be linearised on a lattice."""
+    if problem.time is not None:
+        return _axis_obstacle(problem, constraints)
+    if not problem.residuals or not problem.domain.is_box:
+        return "there are no equations on a box"
+    if problem.infer:
+        return "parameters of the equations are to be inferred"
+    if problem.pde.auxiliaries:
+        return f"{problem.pde.auxiliaries[0].name} has no condition of its own"
+    return _expression_obstacle(problem)
+
+
+def _axis_obstacle(problem: Problem, constraints: Mode) -> str | None:
+    """Say why an evolution on one axis, and conditions on its walls, cannot be linearised."""
     if obstacle := _evolution_of_all_obstacle(problem, constraints):
         return obstacle
     if len(problem.space) > 1 or not problem.domain.is_box:
@@ -124,21 +137,29 @@ def linearisation_obstacle(problem: Problem, constraints: Mode) -> str | None:
     order = highest_space_order(problem.pde, problem.residuals, problem.channels)
     if order > 2 and not problem.pde.periodic:
         return "the equations are of higher order in space than the second"
-    expressions = list(problem.residuals)
+    if obstacle := _expression_obstacle(problem):
+        return obstacle
     for face, condition in problem.pde.face_conditions:
-        try:
-            expressions.append(problem.pde.condition_residual(face, condition))
-        except NotSupportedError as error:
-            return str(error)
         if not condition.unknown:
             return f"a general condition {problem.domain.where(face)} belongs to no unknown"
-    if any(expression.has(*KINKS) for expression in expressions):
-        return "an equation or a condition has a kink or a jump"
     symbols = [c.symbol for c in problem.coordinates]
     for number, residual in enumerate(problem.residuals):
         terms = unknown_derivatives([residual], symbols, problem.channels).values()
         if {channel for channel, index in terms if index[0]} != {number}:
             return FOREIGN
+    return None
+
+
+def _expression_obstacle(problem: Problem) -> str | None:
+    """Say which equation or condition has no derivative with respect to the unknowns."""
+    expressions = list(problem.residuals)
+    try:
+        for face, condition in problem.pde.face_conditions:
+            expressions.append(problem.pde.condition_residual(face, condition))
+    except NotSupportedError as error:
+        return str(error)
+    if any(expression.has(*KINKS) for expression in expressions):
+        return "an equation or a condition has a kink or a jump"
     return None
 
 

@@ -6,7 +6,12 @@ from piop.residual.grid import GridResidual, TensorGrid
 from piop.residual.integral import IntegralResidual
 from piop.residual.known_functions import GridLift, KnownField, PointwiseLift
 from piop.residual.lattice import Lattice
-from piop.residual.linearised import LinearisedResidual
+from piop.residual.linearised import (
+    LinearisedEvolution,
+    LinearisedResidual,
+    LinearisedSteady,
+    linearise,
+)
 from piop.residual.pointwise import (
     Field,
     PointwiseResidual,
@@ -25,7 +30,9 @@ __all__ = [
     "KnownField",
     "Lattice",
     "Lift",
+    "LinearisedEvolution",
     "LinearisedResidual",
+    "LinearisedSteady",
     "PointwiseLift",
     "PointwiseResidual",
     "Residual",
@@ -36,4 +43,5 @@ __all__ = [
     "compile_residual",
     "evaluate_once",
     "join_points",
+    "linearise",
 ]

@@ -70,7 +70,10 @@ class IntegralResidual(LatticeResidual):
         like: Tensor,
         derived: DerivedFunctions | None = None,
     ) -> None:
+        if problem.time is None:
+            raise ValueError("a steady problem cannot be integrated over time")
         super().__init__(problem, lattice, problem.residuals, derived)
+        self._time = problem.time
         self._space = problem.space
         self._combine = compile_expressions(problem.residuals, self.atoms)
         orders = {(a, n) for _, index in self.wanted for a, n in enumerate(index) if a and n}

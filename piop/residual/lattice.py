@@ -32,7 +32,7 @@ class Lattice:
     """Points of one function: times of collocation × points in space.
 
     Attributes:
-        times: n, both ends of the time axis among them.
+        times: n, both ends of the time axis among them; 1 of a steady problem.
         points: Points along each axis of space.
     """
 
@@ -59,7 +59,7 @@ class LatticeResidual(Residual):
     """A residual that is evaluated on a lattice of each function, from values of a field alone.
 
     Args:
-        problem: An evolution.
+        problem: The problem.
         lattice: Points of each function.
         expressions: What vanishes for a solution.
         derived: Functions that lifts may contain beside the inputs.
@@ -84,10 +84,8 @@ class LatticeResidual(Residual):
         expressions: Sequence[Expr],
         derived: DerivedFunctions | None = None,
     ) -> None:
-        if problem.time is None:
-            raise ValueError("a steady problem cannot be integrated over time")
         self.lattice, self.derived, self.trained = lattice, derived, ()
-        self._time, self._inputs = problem.time, problem.inputs
+        self._inputs = problem.inputs
         self._symbols = tuple(c.symbol for c in problem.coordinates)
         self.input_derivatives = InputDerivatives(
             expressions, problem.inputs, self._symbols, problem.channels

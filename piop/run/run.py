@@ -207,8 +207,8 @@ class Run:
                 are solved by the reference solver of the spec instead, to this tolerance. Over
                 inputs of the distribution, at most 1 − confidence of all answers exceed it.
             refine: Correct predictions by one step of Newton's method, for evolutions on one axis
-                where the calibration found it more accurate; the bounds are those of corrected
-                predictions then.
+                and steady problems on boxes where the calibration found it more accurate; the
+                bounds are those of corrected predictions then.
 
         Returns:
             A variable per unknown over ``sample`` and the coordinates, with units. Then, for each
@@ -244,7 +244,8 @@ class Run:
             if calibrated is None:
                 raise UsageError(
                     "refine: the calibration has no correction of this operator; it is for "
-                    "evolutions on one axis whose solutions a small lattice resolves, and kept "
+                    "evolutions on one axis and steady problems on boxes whose solutions a small "
+                    "lattice resolves, and kept "
                     "where it lowers the error"
                 )
         queries = read_at(self.problem, at, self.model.operator.end_only)
@@ -252,12 +253,12 @@ class Run:
         remedy = "Predict fewer samples or points at a time, half as many to begin with"
         with explain_out_of_memory(lambda _: remedy, self.config.machine.device):
             values = predict_values(self.problem, self.model, observed, queries)
-            errors = None
+            first_order = None
             if correction:
                 with threads_of(self.config.machine):
                     linearised = LinearisedError(self.solved, self.model, correction)
-                    errors = linearised(observed)
-                    values -= linearised.interpolate(errors, queries)
+                    first_order = linearised(observed)
+                    values -= linearised.interpolate(first_order.errors, queries)
         attributes = {"run": str(self.path), "piop": versions()["piop"], "hash": self.problem.hash}
         if correction:
             lattice = " x ".join(map(str, correction))
@@ -274,7 +275,7 @@ class Run:
         if calibrated is not None:
             with threads_of(self.config.machine):
                 bounds = bound_errors(
-                    self, calibrated, found, observed, outside, confidence, errors
+                    self, calibrated, found, observed, outside, confidence, first_order
                 )
                 if tolerance is not None:
                     beyond = (~(bounds <= tolerance)).nonzero()[:, 0]

@@ -8,14 +8,17 @@ the matrix regular where points are close; it grows tenfold for a sample whose C
 fails.
 
 Cost for each layout of sensors (one per sample, unless all share it, as on a grid): with fewer
-sensors than functions M³/3, and in d > 1 coordinates M²·K1⋯Kd/2^d for the covariance matrix; with
-more, which are taken in chunks, M·K². No matrix is larger than min(M, K) squared.
+sensors than functions M³/3, and in d > 1 coordinates M²·K1⋯Kd/2^d for the covariance matrix (of a
+grid M²·K, K that of one axis); with more, which are taken in chunks, M·K². No matrix is larger than
+min(M, K) squared.
 
 Source: Rasmussen & Williams 2006, eqs. 2.23 and 2.24; Stein 1999, "Interpolation of spatial data",
 Sec. 1.2.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -63,37 +66,77 @@ def krige(prior: Prior, points: Tensor, values: Tensor, mask: Tensor | None) -> 
 
 def covariance(prior: Prior, x: Tensor, y: Tensor) -> Tensor:
     """Covariance of values at ``x [B or 1, N, d]`` and ``y [B or 1, M, d]``: ``[B, N, M]``."""
-    columns = zip(prior.bases, x.unbind(-1), y.unbind(-1), strict=True)
-    tables = [(basis.table(a), basis.table(b)) for basis, a, b in columns]
-    if len(tables) == 1:
-        ((left, right),) = tables
-        return (left * prior.variance) @ right.mT
+    columns = list(zip(prior.bases, x.unbind(-1), y.unbind(-1), strict=True))
+    if len(columns) == 1:
+        ((basis, a, b),) = columns
+        return (basis.table(a) * prior.variance) @ basis.table(b).mT
     groups, variance = _by_frequency(prior)
     batch, rows = max(len(x), len(y)), x.shape[1]
-    tables = [(a.expand(batch, -1, -1), b.expand(batch, -1, -1)) for a, b in tables]
+    if batch == 1:
+        different = [(torch.unique(a[0]), torch.unique(b[0])) for _, a, b in columns]
+        if math.prod(len(a) * len(b) for a, b in different) <= rows * y.shape[1]:
+            return _on_grid(prior, x[0], y[0], different, groups, variance)[None]
+    tables = [
+        (basis.table(a).expand(batch, -1, -1), basis.table(b).expand(batch, -1, -1))
+        for basis, a, b in columns
+    ]
     widest = max(max(p.size for p in prior.bases), variance[0].numel())
     size = max(1, min(rows, _CHUNK // (batch * y.shape[1] * widest)))
     chunks = [[(a[:, i : i + size], b) for a, b in tables] for i in range(0, rows, size)]
     return torch.cat([_paired(chunk, groups, variance) for chunk in chunks], dim=1)
 
 
+def _on_grid(
+    prior: Prior,
+    x: Tensor,
+    y: Tensor,
+    different: list[tuple[Tensor, Tensor]],
+    groups: list[tuple[Tensor, Tensor]],
+    variance: Tensor,
+) -> Tensor:
+    """Covariance ``[N, M]`` of points on grids: summed over each pair of positions of an axis once.
+
+    Args:
+        prior: The distribution.
+        x: ``[N, d]``.
+        y: ``[M, d]``.
+        different: Their positions along each axis, ascending.
+        groups: As of :func:`_by_frequency`.
+        variance: As of :func:`_by_frequency`.
+    """
+    values, index = variance, []
+    axes = zip(prior.bases, different, groups, x.unbind(-1), y.unbind(-1), strict=True)
+    for basis, (left, right), group, own, other in axes:
+        pairs = _products(basis.table(left[None]), basis.table(right[None]), *group).flatten(0, 2)
+        values = values.movedim(0, -1) @ pairs.mT  # the next axis comes first
+        first = torch.searchsorted(left, own.contiguous())
+        index.append(first[:, None] * len(right) + torch.searchsorted(right, other.contiguous()))
+    return values[tuple(index)]
+
+
 def _paired(
     tables: list[tuple[Tensor, Tensor]], groups: list[tuple[Tensor, Tensor]], variance: Tensor
 ) -> Tensor:
     """Sum variance_k Π_a φ_k(x_a) φ_k(y_a) over k, the functions of one frequency together."""
-    pairs = []
-    for (left, right), (first, last) in zip(tables, groups, strict=True):
-        products = left[:, :, None, first] * right[:, None, :, first]  # [B, N, M, frequencies]
-        if not torch.equal(first, last):
-            second = left[..., last] * (first != last)
-            products = products + second[:, :, None] * right[:, None, :, last]
-        pairs.append(products.flatten(1, 2))
+    pairs = [
+        _products(left, right, first, last).flatten(1, 2)
+        for (left, right), (first, last) in zip(tables, groups, strict=True)
+    ]
     values = pairs[0] @ variance.flatten(1)
     for pair in pairs[1:]:
         values = values.unflatten(-1, (pair.shape[-1], -1))
         values = (pair[..., None, :] @ values).squeeze(-2)
     n, m = tables[0][0].shape[1], tables[0][1].shape[1]
     return values.squeeze(-1).unflatten(1, (n, m))
+
+
+def _products(left: Tensor, right: Tensor, first: Tensor, last: Tensor) -> Tensor:
+    """Sum φ(x) φ(y) over the functions of each frequency ``[B, N, M, frequencies]``."""
+    products = left[:, :, None, first] * right[:, None, :, first]
+    if torch.equal(first, last):
+        return products
+    second = left[..., last] * (first != last)
+    return products + second[:, :, None] * right[:, None, :, last]
 
 
 def _by_frequency(prior: Prior) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:

@@ -15,7 +15,7 @@ from piop.problem.linear_part import decide_linear_part
 from piop.problem.residual_form import FormDecision, decide_form
 from piop.problem.time_windows import State, decide_windows, window_problem
 from piop.training.config import STRONG, TrainingConfig, settings_for
-from piop.training.integration_lattice import choose_interval_lattice
+from piop.training.linearised_lattice import choose_interval_lattice
 from piop.training.loss.linear_propagation import LinearPropagation
 from piop.training.loss.statistics import Statistics
 from piop.training.state_waves import States, find_states

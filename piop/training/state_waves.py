@@ -26,9 +26,9 @@ from piop.training.integration_lattice import (
     NODES,
     choose_lattice,
     node_times,
-    power_by_waves,
 )
 from piop.training.loss.statistics import Statistics, statistics_over
+from piop.training.resolution import power_by_waves
 
 QUERIES = 256
 """Points of each state over which statistics are taken."""

@@ -329,3 +329,23 @@ def test_bad_numbers_and_what_has_no_covariance_are_refused(item, problem, many)
         NotSupportedError, match=r"inputs\.a: the distribution history has no .*covariance"
     ):
         reconstruct(past, past.inputs[0], FunctionSamples(points, points))
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+def test_the_covariance_of_grids_is_that_of_their_points(periodic, item, problem, axis):
+    """Two grids of unequal numbers of positions, their points in any order."""
+    law = laws.GaussianRandomField(tau=5.0, alpha=3.0, modes=3)
+    p = problem(item("a", ["x", "y"], law), space=[axis("x", periodic=periodic), axis("y")])
+    prior = input_sampler(p, p.inputs[0]).prior()
+
+    def grid(*counts):
+        points = torch.cartesian_prod(*(torch.rand(count).double() for count in counts))
+        return points[torch.randperm(len(points))][None]
+
+    def design(points):
+        tables = [b.table(c) for b, c in zip(prior.bases, points.unbind(-1), strict=True)]
+        return torch.einsum("bni,bnj->bnij", *tables).flatten(2)
+
+    x, y = grid(4, 3), grid(2, 7)
+    slow = (design(x) * prior.variance.flatten()) @ design(y).mT
+    torch.testing.assert_close(covariance(prior, x, y), slow)

@@ -2,23 +2,16 @@
 
 import math
 
-import pytest
 import torch
 
-from piop.errors import SolverError
-from piop.problem import Problem
 from piop.problem.residual_form import FormDecision
 from piop.residual import Lattice
-from piop.training import integration_lattice
 from piop.training.integration_lattice import (
     MOST_POINTS,
-    choose_interval_lattice,
     choose_lattice,
     find_lattice,
-    find_linearised_lattice,
     node_times,
     settings_on,
-    solve_for_linearised_lattice,
 )
 
 
@@ -76,56 +69,3 @@ def test_a_step_takes_more_functions_of_smaller_lattices():
     assert settings_on(Lattice(8, (128,)))["functions"] == 4
     assert settings_on(Lattice(4, (32, 32)))["functions"] == 2
     assert MOST_POINTS[2] == 4096
-
-
-def between_walls(function):
-    """Values at even times and places of [0, 1], both ends among them."""
-    t = torch.linspace(0, 1, 241, dtype=torch.float64)[:, None]
-    x = torch.linspace(0, 1, 256, dtype=torch.float64)
-    return function(t, x).expand(241, 256)[None]
-
-
-def test_elements_and_nodes_between_walls_follow_the_solutions():
-    smooth = {"u": between_walls(lambda t, x: (1 + t**4) * x**2)}
-    assert find_linearised_lattice(smooth, periodic=False) == Lattice(6, (16,))
-    fast = {"u": between_walls(lambda t, x: torch.sin(12 * t) * x**2)}
-    assert find_linearised_lattice(fast, periodic=False) == Lattice(21, (16,))
-    fine = {"u": between_walls(lambda t, x: (1 + t) * torch.cos(20 * x))}
-    lattice = find_linearised_lattice(fine, periodic=False)
-    assert lattice.times == 6
-    assert 24 <= lattice.points[0] <= 32
-    both = {"u": fast["u"], "v": 1e-6 * fine["u"]}  # each unknown relative to itself
-    assert find_linearised_lattice(both, periodic=False) == Lattice(21, lattice.points)
-
-
-def test_solutions_that_no_lattice_between_walls_resolves_say_why():
-    rough = {"u": between_walls(lambda t, x: torch.tanh(200 * (x - t)))}
-    assert "points in space" in find_linearised_lattice(rough, periodic=False)
-    fast = {"u": between_walls(lambda t, x: torch.sin(120 * t) * x**2)}
-    assert "8 elements of time" in find_linearised_lattice(fast, periodic=False)
-
-
-def test_the_finest_lattice_that_is_small_enough_is_taken():
-    problem = Problem.from_file("fisher_kpp")
-    fine = solve_for_linearised_lattice(problem, unresolved=1e-7)
-    assert fine.points[0] > 40
-    small = solve_for_linearised_lattice(problem, most=200, unresolved=1e-7)  # 40 points at most
-    assert 30 < small.points[0] <= 40
-    assert small.times > 6
-
-
-def test_a_lattice_between_walls_needs_reference_solutions(monkeypatch):
-    problem = Problem.from_file("fisher_kpp")
-    lattice, why = choose_interval_lattice(problem, FormDecision(True, ""))
-    assert lattice[0] % 5 == 1
-    assert "resolve reference solutions" in why
-    assert choose_interval_lattice(problem, FormDecision(False, "no reason")) == ((), "no reason")
-
-    def fail(*args):
-        raise SolverError("it blows up")
-
-    monkeypatch.setattr(integration_lattice, "solve_coarsely", fail)
-    found = choose_interval_lattice(problem, FormDecision(True, ""))
-    assert found == ((), "there is no reference solution (it blows up)")
-    with pytest.raises(ValueError, match=r"form: integral is not possible: .*it blows up"):
-        choose_interval_lattice(problem, FormDecision(True, "", requested=True))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from piop.datasets import Queries
     from piop.models.core.base import Inputs
     from piop.run.error_bounds.calibration import Calibration
+    from piop.run.error_bounds.linearised_error import FirstOrder
     from piop.run.run import Run
 
 
@@ -28,7 +29,7 @@ def bound_errors(
     observed: Inputs,
     outside: Tensor | None,
     confidence: float,
-    errors: Tensor | None = None,
+    first_order: FirstOrder | None = None,
 ) -> Tensor:
     """Add error estimates and bounds to a prediction, NaN where they do not cover it.
 
@@ -39,7 +40,7 @@ def bound_errors(
         observed: Their sensors.
         outside: Which are outside the distribution ``[B or 1]``; None where that is not known.
         confidence: Probability that a bound holds.
-        errors: The linearised errors that the prediction was corrected by, on their lattice.
+        first_order: What the prediction was corrected by.
 
     Returns:
         The bounds of all unknowns together ``[B]``.
@@ -50,7 +51,7 @@ def bound_errors(
     count, residuals, relative = found.sizes["sample"], None, None
     if calibrated.indicator.needs_residual:
         measure = ResidualSize(run.solved, run.model, run.config, calibrated.indicator.lattice)
-        residuals = measure(observed, errors)
+        residuals = measure(observed, first_order)
         relative = calibrated.indicator.relative_residual(residuals)
     indicators = calibrated.indicator(residuals, count)
     uncovered = torch.zeros(count, dtype=torch.bool)

@@ -288,7 +288,10 @@ def calibrate_model(
     inputs, times = held_out.inputs, times_of(problem, held_out)
     sensors = {name: samples.fewest_sensors for name, samples in inputs.items()}
     errors = errors_and_estimates(problem, held_out, prediction)
-    lattice = choose_lattice(problem, model, config, mean_of_selection(errors))
+    choices = selected(len(held_out.accepted)).nonzero()[:, 0]
+    lattice = choose_lattice(
+        problem, model, config, mean_of_selection(errors), held_out.take(choices)
+    )
     linearised = LinearisedError(problem, model, lattice) if lattice else None
     residuals = first_order = None
     with suppress(NotSupportedError):
@@ -302,7 +305,7 @@ def calibrate_model(
     found = learn(errors, prediction)
     if linearised is None or first_order is None:
         return found
-    less = linearised.interpolate(first_order, held_out.queries)
+    less = linearised.interpolate(first_order.errors, held_out.queries)
     corrected = {
         name: prediction[name] - less[..., channel].reshape(prediction[name].shape)
         for channel, name in enumerate(problem.channels)

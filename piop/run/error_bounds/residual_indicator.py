@@ -13,7 +13,7 @@ from piop.datasets import Queries
 from piop.errors import NotSupportedError, UsageError
 from piop.models.core.base import Inputs
 from piop.problem import Problem
-from piop.run.error_bounds.linearised_error import LinearisedError
+from piop.run.error_bounds.linearised_error import FirstOrder, LinearisedError
 from piop.run.evaluation import RESIDUAL_AT_ONCE, residual_at_points
 from piop.run.prediction import predict_values
 from piop.sampling import Draws, collocation
@@ -34,8 +34,8 @@ MOST_POWER = 1.5
 class ResidualSize:
     """Measures the residual of predictions relative to their size.
 
-    It is the residual at points; of an evolution on one axis that of the linearised equations on a
-    lattice, which is the error to first order.
+    It is the residual at points; on a lattice that of the linearised equations, which is the error
+    to first order.
 
     Args:
         problem: The problem, its parameters being numbers.
@@ -59,10 +59,10 @@ class ResidualSize:
         if not problem.capabilities.equations or operator.end_only or no_grid:
             raise NotSupportedError(f"{problem.name}: the operator has no residual at points")
         self.problem, self.model, self.lattice = problem, model, lattice
-        self._scale = operator.scale.double().cpu()
-        self._points = collocation(problem, Draws.of(CALIBRATION, 0, range(1)), POINTS)
         if lattice:
             return
+        self._scale = operator.scale.double().cpu()
+        self._points = collocation(problem, Draws.of(CALIBRATION, 0, range(1)), POINTS)
         try:
             self._residual = residual_of_model(problem, model, config)
         except UsageError as error:  # the grid of its data holds no differences
@@ -70,13 +70,15 @@ class ResidualSize:
         self._at = self._residual.place(lambda: self._points.to(operator.scale))
 
     @torch.no_grad()
-    def __call__(self, observed: Inputs, errors: Tensor | None = None) -> Tensor:
+    def __call__(self, observed: Inputs, first_order: FirstOrder | None = None) -> Tensor:
         """Return the root mean square of each equation's residual over the prediction's size.
+
+        On a lattice it is the relative L2 error of each unknown, to first order.
 
         Args:
             observed: Sensors of B samples of each visible input.
-            errors: What :class:`LinearisedError` found for them on the same lattice ``[B, N, C]``,
-                where that is known already.
+            first_order: What :class:`LinearisedError` found for them on the same lattice, where
+                that is known already.
 
         Returns:
             ``[B, E]`` float64 on the CPU, of linearised equations ``[B, C]``; infinite where a
@@ -86,8 +88,13 @@ class ResidualSize:
             NotSupportedError: Where the equations contain an input that has no sensors.
         """
         batch = max(len(s.values) for s in observed.values()) if observed else 1
+        if self.lattice:
+            if first_order is None:
+                first_order = LinearisedError(self.problem, self.model, self.lattice)(observed)
+            ratio = first_order.relative()
+            return ratio.where(ratio.isfinite(), torch.inf)
         try:
-            squares = self._mean_squares(observed, batch, errors)
+            squares = self._mean_squares(observed, batch)
         except KeyError as error:
             raise NotSupportedError(f"{self.problem.name}: {error} is hidden") from error
         values = predict_values(self.problem, self.model, observed, Queries(points=self._points))
@@ -95,12 +102,8 @@ class ResidualSize:
         ratio = (squares / size[:, None]).sqrt()
         return ratio.where(ratio.isfinite(), torch.inf)
 
-    def _mean_squares(self, observed: Inputs, batch: int, errors: Tensor | None) -> Tensor:
+    def _mean_squares(self, observed: Inputs, batch: int) -> Tensor:
         """Return the mean square of each equation's residual over its points ``[B, E]``."""
-        if self.lattice and errors is None:
-            errors = LinearisedError(self.problem, self.model, self.lattice)(observed)
-        if errors is not None:
-            return errors.square().mean(1)
         like, found = self.model.operator.scale, []
         for rows in torch.arange(batch).split(RESIDUAL_AT_ONCE):
             seen = {name: s.repeat(batch).take(rows).to(like) for name, s in observed.items()}
@@ -117,8 +120,9 @@ class Indicator:
     """A typical error, from the sizes of the residuals of an input: factor · residualᵖᵒʷᵉʳ.
 
     Attributes:
-        units: Size of each equation's residual that counts as one ``[E]``; empty where the residual
-            is not known, and the indicator the same for all inputs.
+        units: Size of each equation's residual that counts as one ``[E]``; 1 on a lattice, where it
+            is a relative error; empty where the residual is not known, and the indicator the same
+            for all inputs.
         power: 0 for the same indicator for all inputs.
         factor: Relative L2 error at a residual of one.
         least: Residual below which a smaller one says nothing more.
@@ -149,6 +153,8 @@ class Indicator:
             return alike
         known = residuals.isfinite().all(1) & errors.isfinite() & (errors > 0)
         units = residuals[known].square().mean(0).sqrt()
+        if lattice:
+            units = torch.ones_like(units)
         if int(known.sum()) < FEWEST or not bool((units > 0).all()):
             return alike
         found = cls(tuple(units.tolist()), 1.0, 1.0, 0.0)

@@ -12,7 +12,7 @@ from piop.forms.linear_evolution import linear_evolution
 from piop.problem import Problem
 from piop.reference.fourier.grid import PeriodicGrid, Symbols
 from piop.reference.input_values import Sources
-from piop.residual import DerivedFunctions, IntegralResidual, Lattice, LinearisedResidual
+from piop.residual import DerivedFunctions, IntegralResidual, Lattice, linearise
 from piop.residual.lattice import LatticeResidual
 from piop.training.loss.linear_propagation import eigenvectors, symbol_matrices
 
@@ -31,7 +31,7 @@ def lattice_residual(
     """
     if problem.pde.periodic:
         return integral_residual(problem, lattice, scale, derived)
-    return LinearisedResidual(problem, lattice, scale.tolist(), derived)
+    return linearise(problem, lattice, scale.tolist(), derived)
 
 
 def integral_residual(

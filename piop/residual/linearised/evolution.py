@@ -1,16 +1,14 @@
-"""Equations on one axis: the residual, measured by the error that it causes.
+"""Evolutions on one axis: the residual, measured by the error that it causes.
 
-An approximation u of an evolution on an interval, with residual r(u) of its equations and b(u) of
-its boundary conditions, has to first order the error e of Newton's method: J e = r inside and
-J e = b on the walls, J the derivative of both at u, and e = 0 at the initial time. The loss takes e
-in place of r and b, so that both count by what they do to the solution: a short wave that the
-equations damp, what a wall reflects, and growth that the nonlinear part ends. Boundary conditions
-that are no hard constraints need no weight of their own.
+The loss takes the error e of Newton's method, see :mod:`piop.residual.linearised.base`, in place of
+the residuals of equations and conditions, so that both count by what they do to the solution: a
+short wave that the equations damp, what a wall reflects, and growth that the nonlinear part ends.
+Boundary conditions that are no hard constraints need no weight of their own.
 
 The equations are collocated on a lattice of each function: polynomials of degree five in each of
 some elements of time; Lobatto nodes in space, or even ones where it is periodic. So r is found from
 values of the network alone, without its derivatives, and e element after element from dense
-matrices. See ``docs/math.md``, 21.
+matrices, with e = 0 at the initial time. See ``docs/math.md``, 21.
 
 Sources: the loss is own. Newton's method for collocated evolutions as in Hairer & Wanner 1996,
 sec. IV.8 (doi:10.1007/978-3-642-05221-7); boundary conditions in rows of the matrix as in Trefethen
@@ -20,38 +18,33 @@ sec. IV.8 (doi:10.1007/978-3-642-05221-7); boundary conditions in rows of the ma
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
-import sympy as sp
 import torch
-from sympy import Expr
+from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
 from piop.fields import InputFunction
-from piop.lowering import compile_expressions
-from piop.residual.axis_nodes import IntervalNodes, PeriodicNodes
-from piop.residual.base import DerivedFunctions, ResidualValues
+from piop.residual.base import DerivedFunctions
 from piop.residual.lattice import (
     Lattice,
-    LatticeResidual,
     difference_matrix,
     grid_points,
     interpolation_weights,
     lobatto_nodes,
     moved_times,
 )
+from piop.residual.linearised.base import LinearisedResidual
 
 if TYPE_CHECKING:
     from piop.problem import Problem
 
 DEGREE = 5
 """Of the polynomials in each element of time."""
-BOUND = 3.0
-"""Largest error, in sizes of its unknown: far from the solution Newton's method overshoots."""
 
 
 @final
-class LinearisedResidual(LatticeResidual):
+class LinearisedEvolution(LinearisedResidual):
     """The residual of an evolution on one axis, and its walls, as the error that it causes.
 
     Args:
@@ -64,8 +57,6 @@ class LinearisedResidual(LatticeResidual):
         derived: Functions that lifts may contain beside the inputs.
     """
 
-    holds_walls = True
-
     def __init__(
         self,
         problem: Problem,
@@ -75,23 +66,12 @@ class LinearisedResidual(LatticeResidual):
     ) -> None:
         if problem.time is None or len(problem.space) != 1:
             raise ValueError("this residual is for evolutions on one axis")
+        super().__init__(problem, lattice, sizes, problem.time.length, derived)
+        self._time, (axis,), count = problem.time, problem.space, lattice.points[0]
+        ends = {f"{axis.name}.min": 0, f"{axis.name}.max": count - 1}
         conditions = problem.pde.face_conditions
-        expressions = [
-            *problem.residuals,
-            *(problem.pde.condition_residual(face, condition) for face, condition in conditions),
-        ]
-        super().__init__(problem, lattice, expressions, derived)
-        (self._axis,), self._channels = problem.space, len(problem.channels)
-        self._bound = [BOUND * size for size in sizes]
-        ends = {f"{self._axis.name}.min": 0, f"{self._axis.name}.max": lattice.points[0] - 1}
         self._walls = [(ends[f], problem.channels.index(c.unknown)) for f, c in conditions]
-        unknowns = self.atoms[-len(self.wanted) :]
-        slopes = _partial_derivatives(expressions, unknowns)
-        self._slopes = [(number, *self.wanted[which]) for number, which in slopes]
-        self._combine = compile_expressions([*expressions, *slopes.values()], self.atoms)
         self._highest = max(index[1] for _, index in self.wanted)
-        nodes = PeriodicNodes if problem.pde.periodic else IntervalNodes
-        self._nodes = nodes(self._axis, lattice.points[0])
 
     @property
     def _elements(self) -> int:
@@ -104,7 +84,7 @@ class LinearisedResidual(LatticeResidual):
         """
         drawn = draw()
         times = moved_times(element_times(self._elements), drawn[..., 0], self._time)
-        return grid_points([times, self._nodes.places(drawn[:, :1, 1].double()).to(drawn)])
+        return grid_points([times, self.nodes[0].places(drawn[:, :1, 1].double()).to(drawn)])
 
     @torch.no_grad()
     def evaluate_inputs(
@@ -125,49 +105,11 @@ class LinearisedResidual(LatticeResidual):
         grid = queries.double().unflatten(1, (self.lattice.times, -1))
         times = grid[:, :, 0, 0].unfold(1, DEGREE + 1, DEGREE)
         in_time = difference_matrix(times.flatten(0, 1)).unflatten(0, times.shape[:2])
-        powers = self._nodes.derivatives(grid[:, 0, :, 1], self._highest)
+        powers = self.nodes[0].derivatives(grid[:, 0, :, 1], self._highest)
         return (*found, in_time[:, :, 1:], powers)
 
-    def __call__(
-        self,
-        field: Any,
-        queries: Tensor,
-        input_values: Sequence[Tensor] = (),
-        parameters: Sequence[Tensor] = (),
-    ) -> ResidualValues:
-        """Find the error of a field to first order.
-
-        Args:
-            field: Callable on queries; it receives a plain tensor.
-            queries: ``[B, N, 2]`` as :meth:`place` returns them.
-            input_values: As :meth:`evaluate_inputs` returns them.
-            parameters: None.
-
-        Returns:
-            e/T ``[B, N, C]``; no derivatives. Its gradient is that of the field's values less the
-            corrected ones, which are held fixed.
-
-        Raises:
-            UsageError: For other input values.
-        """
-        self.require(input_values)
-        values = field(queries)
-        with torch.no_grad():
-            now = values.detach()
-            corrected = now - self.error(now.double(), queries, input_values).to(now)
-        return ResidualValues((values - corrected) / self._time.length)
-
     def error(self, values: Tensor, queries: Tensor, input_values: Sequence[Tensor]) -> Tensor:
-        """Solve J e = r for the errors of values.
-
-        Args:
-            values: ``[B, N, C]`` float64.
-            queries: ``[B, N, 2]`` as :meth:`place` returns them.
-            input_values: As :meth:`evaluate_inputs` returns them.
-
-        Returns:
-            e ``[B, N, C]`` float64.
-        """
+        """See :meth:`LinearisedResidual.error`."""
         *inputs, in_time, powers = input_values
         shape = self.lattice.times, *self.lattice.points
         known = [v.double().unflatten(1, shape) for v in (*queries.unbind(-1), *inputs)]
@@ -182,23 +124,11 @@ class LinearisedResidual(LatticeResidual):
             start, inner = matrix[:, element].split((first, matrix.shape[-2]), -1)
             right = misfit[:, element] - (start @ before)[..., 0]
             errors.append(torch.linalg.solve(inner, right))
-        error = torch.cat(errors, 1).unflatten(1, (-1, self._channels))
-        bound = error.new_tensor(self._bound)
-        return torch.maximum(torch.minimum(error, bound), -bound)
+        return self.limit(torch.cat(errors, 1).unflatten(1, (-1, self._channels)))
 
-    def interpolation_weights(
-        self, queries: Tensor, times: Tensor, places: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return the weights by which values on a lattice are interpolated.
-
-        Args:
-            queries: Of one function ``[N, 2]`` as :meth:`place` returns them.
-            times: Where in time ``[m]`` float64.
-            places: Where in space ``[k]`` float64.
-
-        Returns:
-            Those of its times ``[m, T]`` and of its points ``[k, n]`` float64.
-        """
+    def interpolation_weights(self, queries: Tensor, places: Sequence[Tensor]) -> list[Tensor]:
+        """See :meth:`LinearisedResidual.interpolation_weights`."""
+        times, along = places
         grid = queries.double().unflatten(0, (self.lattice.times, -1))
         own = grid[:, 0, 0].unfold(0, DEGREE + 1, DEGREE)
         element = torch.bucketize(times.contiguous(), own[1:, 0].contiguous(), right=True)
@@ -207,7 +137,22 @@ class LinearisedResidual(LatticeResidual):
             rows, start = (element == number).nonzero()[:, 0], number * DEGREE
             weights = interpolation_weights(nodes, times[rows])
             in_time[rows, start : start + DEGREE + 1] = weights
-        return in_time, self._nodes.weights(grid[0, :, 1], places)
+        return [in_time, self.nodes[0].weights(grid[0, :, 1], along)]
+
+    def fractions(self, queries: Tensor) -> Tensor:
+        """See :meth:`LinearisedResidual.fractions`."""
+        grid = queries.double().unflatten(1, (self.lattice.times, -1))
+        in_space = self.nodes[0].quadrature(grid[:, 0, :, 1])
+        places, weights = (torch.from_numpy(v).to(grid) for v in leggauss(DEGREE // 2 + 1))
+        found = []
+        for own in grid:
+            ends = own[::DEGREE, 0, 0]
+            times = (ends[:-1, None] + ends.diff()[:, None] * (places + 1) / 2).flatten()
+            of = (ends.diff()[:, None] * weights / 2).flatten()
+            in_time, _ = self.interpolation_weights(own.flatten(0, 1), [times, own[0, :, 1]])
+            found.append(of @ in_time)
+        whole = grid_points([torch.stack(found), in_space]).prod(-1)
+        return whole / whole.sum(1, keepdim=True)
 
     def _evaluate(
         self, values: Tensor, known: Sequence[Tensor], in_time: Tensor, powers: Tensor
@@ -240,7 +185,7 @@ class LinearisedResidual(LatticeResidual):
         inside = in_time.new_ones(channels, count)
         for wall, channel in self._walls:
             inside[channel, wall] = 0.0
-        for (number, channel, (i, k)), slope in zip(self._slopes, slopes, strict=True):
+        for (number, channel, (i, k)), slope in zip(self.slopes, slopes, strict=True):
             time = in_time if i else at_time
             if number < channels:
                 entries = torch.einsum(
@@ -265,19 +210,3 @@ def element_times(elements: int) -> Tensor:
     """
     inner = lobatto_nodes(DEGREE + 1)[:-1] + torch.arange(elements)[:, None]
     return torch.cat([inner.flatten(), torch.full((1,), elements)]) / elements
-
-
-def _partial_derivatives(
-    expressions: Sequence[Expr], atoms: Sequence[Expr]
-) -> dict[tuple[int, int], Expr]:
-    """Differentiate expressions with respect to atoms: numbers of both → what is not zero."""
-    names = [sp.Dummy(real=True) for _ in atoms]
-    there, back = dict(zip(atoms, names, strict=True)), dict(zip(names, atoms, strict=True))
-    found: dict[tuple[int, int], Expr] = {}
-    for number, expression in enumerate(expressions):
-        plain: Any = expression.xreplace(there)
-        for which, name in enumerate(names):
-            slope: Any = sp.diff(plain, name)
-            if slope != 0:
-                found[number, which] = slope.xreplace(back)
-    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol, final
 
 import torch
+from numpy.polynomial import Legendre
 from torch import Tensor
 
 from piop.domain import Coordinate
@@ -46,6 +47,14 @@ class AxisNodes(Protocol):
         """
         ...
 
+    def quadrature(self, places: Tensor) -> Tensor:
+        """Return the weights of an integral over the axis: ``[B, n]`` float64.
+
+        Args:
+            places: ``[B, n]`` float64 as :meth:`places` returns them, rounded perhaps.
+        """
+        ...
+
 
 @final
 class IntervalNodes:
@@ -67,9 +76,8 @@ class IntervalNodes:
 
     def derivatives(self, places: Tensor, highest: int) -> Tensor:
         """See :meth:`AxisNodes.derivatives`."""
-        nodes, kappa = self._nodes.to(places), self._kappa(places)
-        stretch = self._axis.length * kappa / (nodes + (1 - nodes) * kappa) ** 2
-        first = difference_matrix(nodes[None]) / stretch[:, :, None]
+        nodes = self._nodes.to(places)
+        first = difference_matrix(nodes[None]) / self._stretch(places)[:, :, None]
         powers = [torch.eye(len(nodes)).to(first).expand_as(first)]
         for _ in range(highest):
             powers.append(first @ powers[-1])
@@ -81,6 +89,21 @@ class IntervalNodes:
         place = (at - self._axis.low) / self._axis.length
         back = place * kappa / (1 - place + place * kappa)
         return interpolation_weights(self._nodes.to(at), back)
+
+    def quadrature(self, places: Tensor) -> Tensor:
+        """See :meth:`AxisNodes.quadrature`.
+
+        Source: Abramowitz & Stegun 1964, eq. 25.4.32, for [−1, 1].
+        """
+        count = len(self._nodes)
+        values = Legendre.basis(count - 1)(2 * self._nodes.numpy() - 1)
+        weights = torch.from_numpy(1 / (count * (count - 1) * values**2))
+        return weights.to(places) * self._stretch(places)
+
+    def _stretch(self, places: Tensor) -> Tensor:
+        """Return the derivative of the map of the nodes, at each of them ``[B, n]``."""
+        nodes, kappa = self._nodes.to(places), self._kappa(places)
+        return self._axis.length * kappa / (nodes + (1 - nodes) * kappa) ** 2
 
     def _kappa(self, places: Tensor) -> Tensor:
         """Find by how much nodes ``[B, n]`` were moved ``[B, 1]``, from the middle one."""
@@ -125,6 +148,10 @@ class PeriodicNodes:
         rates, kept = self._rates(places)
         waves = ((at[:, None, None] - places[:, None]) * rates).exp() * kept
         return waves.sum(-1).real / self._count
+
+    def quadrature(self, places: Tensor) -> Tensor:
+        """See :meth:`AxisNodes.quadrature`."""
+        return torch.full_like(places, self._axis.length / self._count)
 
     def _rates(self, like: Tensor) -> tuple[Tensor, Tensor]:
         """Return ik of the waves ``[n]``, and which have derivatives, 1 or 0."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from piop.problem import Problem
-from piop.residual.axis_nodes import SHIFT, IntervalNodes, PeriodicNodes
+from piop.residual.linearised.axis_nodes import SHIFT, IntervalNodes, PeriodicNodes
 
 LOW, LENGTH = -1.0, 3.0
 

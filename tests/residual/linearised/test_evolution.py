@@ -7,8 +7,9 @@ import torch
 
 from piop.errors import UsageError
 from piop.problem import Problem
-from piop.residual import Lattice, LinearisedResidual
-from piop.residual.linearised import BOUND, DEGREE, element_times
+from piop.residual import Lattice, LinearisedEvolution
+from piop.residual.linearised.base import BOUND
+from piop.residual.linearised.evolution import DEGREE, element_times
 from piop.sampling import Draws, collocation
 
 LOW, LENGTH, START, TIME = -1.0, 3.0, 2.0, 0.7
@@ -30,7 +31,7 @@ def evolution(*equations, unknowns=("u",), walls=None, **changes):
 
 def residual_of(problem, times=2, points=18, size=1e3):
     lattice = Lattice(1 + times * DEGREE, (points,))
-    return LinearisedResidual(problem, lattice, [size] * len(problem.channels))
+    return LinearisedEvolution(problem, lattice, [size] * len(problem.channels))
 
 
 def placed(residual, problem, functions=3, seed=0):
@@ -235,3 +236,13 @@ def test_a_wave_that_decays_is_found_from_its_start():
     t, x = queries.unbind(-1)
     truth = (1 - torch.exp(-(math.pi**2) * t)) * torch.cos(math.pi * x)
     torch.testing.assert_close(found[..., 0] * 0.2, truth, rtol=1e-5, atol=1e-5)
+
+
+def test_points_stand_for_fractions_of_time_and_space():
+    problem = evolution("dt(u) = 0.2*dxx(u)")
+    residual = residual_of(problem)
+    queries = placed(residual, problem).double()
+    t, x = (queries[..., 0] - START) / TIME, (queries[..., 1] - LOW) / LENGTH
+    found = (residual.fractions(queries) * t**4 * torch.exp(x)).sum(1)
+    expected = torch.full_like(found, (math.e - 1) / 5)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
