@@ -59,7 +59,7 @@ PROBLEMS = (
 OPERATORS = 5
 """Operators of an ensemble."""
 FOR_LATTICE = 50
-"""Further inputs, by whose error the lattice of linearised equations is chosen."""
+"""Further inputs, by which the lattice of linearised equations is chosen."""
 SPLITS = 200
 """Random choices of the inputs of the calibration."""
 CONFIDENCES = (0.8, 0.9, 0.95)
@@ -78,12 +78,20 @@ def errors_of(run: Run, held_out: HeldOut) -> dict[str, Tensor]:
     return errors_and_estimates(run.solved, held_out, prediction)
 
 
-def residuals_of(run: Run, held_out: HeldOut, error: float) -> Tensor | None:
-    """Return the sizes of the residuals of predictions; None where they have none."""
+def residuals_of(run: Run, held_out: HeldOut, few: HeldOut) -> Tensor | None:
+    """Return the sizes of the residuals of predictions; None where they have none.
+
+    Args:
+        run: The operator.
+        held_out: The inputs.
+        few: Further ones, by which the lattice of linearised equations is chosen.
+    """
     problem = run.solved
     try:
         own = problem, run.model, run.config
-        return ResidualSize(*own, choose_lattice(*own, error, held_out))(held_out.inputs)
+        return ResidualSize(
+            *own, choose_lattice(*own, mean_of_selection(errors_of(run, few)), few)
+        )(held_out.inputs)
     except NotSupportedError:
         return None
 
@@ -166,10 +174,10 @@ def main() -> None:
                     for seed in range(OPERATORS if options.ensemble else 1)
                 ]
                 drawn = draw_pool(runs[0], FOR_LATTICE + count)
-                few = errors_of(runs[0], drawn.take(torch.arange(FOR_LATTICE)))
+                few = drawn.take(torch.arange(FOR_LATTICE))
                 held_out = drawn.take(torch.arange(FOR_LATTICE, len(drawn.accepted)))
                 errors, commit = errors_of(runs[0], held_out), environment()["commit"]
-                residuals = residuals_of(runs[0], held_out, mean_of_selection(few))
+                residuals = residuals_of(runs[0], held_out, few)
                 found = measure(errors, residuals) | {"commit": commit}
                 if options.ensemble:
                     spread = measure(errors, spread_of(runs, held_out))
