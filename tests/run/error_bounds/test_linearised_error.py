@@ -109,7 +109,10 @@ def test_steady_systems_are_corrected_in_all_unknowns(flow):
         ]
         assert mean[1] < mean[0] / 20
         bound = after[f"error_bound_{name}"].values
-        assert np.isfinite(bound).all()
+        covered = np.isfinite(bound)  # one input in a hundred counts as outside the distribution
+        assert covered.mean() > 0.9
+        errors = relative_l2(torch.from_numpy(after[name].values), truth).numpy()
+        assert (errors <= bound)[covered].mean() > 0.7
     assert flow.calibration.correlation > 0.9
     assert len(flow.calibration.correction) == 3
     x, y = after["x"].values, after["y"].values
