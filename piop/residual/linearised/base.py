@@ -42,6 +42,8 @@ class LinearisedResidual(LatticeResidual):
         expressions: Equations, then the conditions of the faces.
         slopes: Number of an expression, channel and multi-index of its partial derivatives, in the
             order in which they are evaluated after the expressions.
+        same: Whether these depend on the coordinates alone: equations and conditions are linear,
+            and their coefficients no inputs.
         shape: Points of the lattice along each coordinate.
         nodes: Those along each axis of space.
     """
@@ -66,6 +68,8 @@ class LinearisedResidual(LatticeResidual):
         self._channels, self._unit = len(problem.channels), unit
         self._sizes = list(sizes)
         slopes = partial_derivatives(self.expressions, self.atoms[-len(self.wanted) :])
+        given = self.atoms[len(problem.coordinates) :]
+        self.same = not any(slope.has(*given) for slope in slopes.values())
         self.slopes = [(number, *self.wanted[which]) for number, which in slopes]
         self._combine = compile_expressions([*self.expressions, *slopes.values()], self.atoms)
         self.nodes: list[AxisNodes] = [

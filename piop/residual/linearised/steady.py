@@ -78,8 +78,14 @@ class LinearisedSteady(LinearisedResidual):
         self._highest = [max(index[a] for _, index in self.wanted) for a in range(self.given)]
 
     def place(self, draw: Callable[[], Tensor]) -> Tensor:
-        """Return a lattice for each function, moved at random by the points drawn; walls stay."""
+        """Return a lattice for each function, moved at random by the points drawn; walls stay.
+
+        Where the matrix of the linearised equations is the same for all functions, so are their
+        lattices: then it is factored once.
+        """
         drawn = draw()
+        if self.same:
+            drawn = drawn[:1].expand_as(drawn)
         axes = [
             nodes.places(drawn[:, :1, axis].double()).to(drawn)
             for axis, nodes in enumerate(self.nodes)
@@ -114,27 +120,40 @@ class LinearisedSteady(LinearisedResidual):
         inputs, powers = input_values[: -self.given], input_values[-self.given :]
         totals = self._evaluate(values, [*queries.unbind(-1), *inputs], powers)
         misfits, slopes = totals[: len(self.expressions)], totals[len(self.expressions) :]
+        of = slice(1) if self.same else slice(None)
+        volumes = self.fractions(queries[of])
+        matrix, weights = self._matrix([s[of] for s in slopes], volumes, [p[of] for p in powers])
+        sides = [misfit[:, rows] for rows, misfit in zip(self._rows, misfits, strict=True)]
+        for channel, mean in self._gauges.items():
+            sides.append((volumes * values[..., channel]).sum(1, keepdim=True) - mean)
+        right = weights * torch.cat(sides, 1)
+        if self.same:
+            error = torch.linalg.lstsq(matrix[0], right.mT).solution.mT
+        else:
+            error = torch.linalg.lstsq(matrix, right[..., None]).solution
+        return self.limit(error.reshape(values.shape))
+
+    def _matrix(
+        self, slopes: Sequence[Tensor], volumes: Tensor, powers: Sequence[Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """Arrange J, and the weights of its rows that are in it: ``[B, R, N·C]``, ``[B, R]``."""
         scales = self._largest_terms(slopes)
-        volumes = self.fractions(queries)
-        matrix, right = [], []
         derivatives = {index: self._derivative(powers, index) for _, index in self.wanted}
-        for number, (rows, misfit) in enumerate(zip(self._rows, misfits, strict=True)):
-            weight = self._weights[number] * volumes[:, rows].sqrt() / scales[number]
-            own = values.new_zeros(len(values), len(rows), values.shape[1], self._channels)
+        parts, weights = [], []
+        for number, rows in enumerate(self._rows):
+            weights.append(self._weights[number] * volumes[:, rows].sqrt() / scales[number])
+            parts.append(
+                volumes.new_zeros(len(volumes), len(rows), len(volumes[0]), self._channels)
+            )
             for (of, channel, index), slope in zip(self.slopes, slopes, strict=True):
                 if of == number:
-                    own[..., channel] += slope[:, rows, None] * derivatives[index][:, rows]
-            matrix.append(weight[..., None] * own.flatten(2))
-            right.append(weight * misfit[:, rows])
-        for channel, mean in self._gauges.items():
-            weight = CONDITION_WEIGHT / self._sizes[channel]
-            own = values.new_zeros(len(values), 1, values.shape[1], self._channels)
-            own[:, 0, :, channel] = weight * volumes
-            matrix.append(own.flatten(2))
-            right.append(weight * ((volumes * values[..., channel]).sum(1, keepdim=True) - mean))
-        whole = torch.cat(right, 1)[..., None]
-        error = torch.linalg.lstsq(torch.cat(matrix, 1), whole).solution
-        return self.limit(error.reshape(values.shape))
+                    parts[-1][..., channel] += slope[:, rows, None] * derivatives[index][:, rows]
+        for channel in self._gauges:
+            weights.append(torch.full_like(volumes[:, :1], CONDITION_WEIGHT / self._sizes[channel]))
+            parts.append(volumes.new_zeros(len(volumes), 1, len(volumes[0]), self._channels))
+            parts[-1][:, 0, :, channel] = volumes
+        weight = torch.cat(weights, 1)
+        return weight[..., None] * torch.cat(parts, 1).flatten(2), weight
 
     def interpolation_weights(self, queries: Tensor, places: Sequence[Tensor]) -> list[Tensor]:
         """See :meth:`LinearisedResidual.interpolation_weights`."""
