@@ -49,11 +49,12 @@ def calibration_text(found: Mapping[str, Any]) -> str:
 
 
 def show_calibration(run: Run, found: Mapping[str, Any], as_json: bool) -> None:
-    """Print a calibration."""
+    """Print a calibration, and write it into the report."""
     if as_json:
         print_json({"run": str(run.path), "calibration": found})
     else:
-        print(calibration_text(found))
+        print(calibration_text(found), flush=True)
+    say(f"Report: {run.report()}")
 
 
 def show_results(
@@ -64,7 +65,7 @@ def show_results(
     data: Path | None = None,
     evaluation: Mapping[str, Any] | None = None,
 ) -> None:
-    """Print an evaluation, then draw figures unless they are as they were.
+    """Print an evaluation, then draw figures and report unless they are as they were.
 
     Args:
         run: The run.
@@ -95,11 +96,13 @@ def show_results(
         return
     from piop.report import draw_run
 
-    again = f"the evaluation is written. Draw its figures with: piop evaluate {run.path}"
+    again = f"the evaluation is written. Write its report with: piop report {run.path}"
     with noting_interrupt(lambda: again), show:
-        show.enter(JobPhase.DRAWING)
-        figures = draw_run(run, data=data)
+        show.enter(JobPhase.DRAWING, "figures and report")
+        *figures, report = draw_run(run, evaluation.get("seed"), data) or [None]
     say(f"Figures: {len(figures)} in {run.path / 'figures'}")
+    if report is not None:
+        say(f"Report: {report}")
     say(show.summary())
 
 
@@ -112,6 +115,7 @@ def show_discretisation(run: Run, found: Mapping[str, Any], as_json: bool) -> No
     from piop.report import draw_discretisation
 
     say(f"Figure: {draw_discretisation(run, found)}")
+    say(f"Report: {run.report()}")
 
 
 def resolution_table(found: Mapping[str, Any]) -> str:

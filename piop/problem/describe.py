@@ -94,10 +94,18 @@ def to_json(problem: Problem) -> dict[str, Any]:
 
 def to_text(problem: Problem) -> str:
     """The same for a reader at a terminal."""
+    spec = problem.spec
+    lines = [problem.name + (f": {spec.title}" if spec.title else "")]
+    if spec.source:
+        lines.append(f"source: {spec.source}")
+    for title, values in rows_of_text(problem).items():
+        lines += [f"  {'' if n else title:<11} {value}" for n, value in enumerate(values)]
+    return "\n".join(lines)
+
+
+def rows_of_text(problem: Problem) -> dict[str, list[str]]:
+    """Describe a problem in rows: what they are about → their lines, which may be none."""
     found = to_json(problem)
-    lines = [problem.name + (f": {found['title']}" if found["title"] else "")]
-    if found["source"]:
-        lines.append(f"source: {found['source']}")
     rows = [
         ("class", [found["class"]]),
         ("domain", [_interval(c, problem.units) for c in problem.coordinates]),
@@ -119,9 +127,7 @@ def to_text(problem: Problem) -> str:
         ("hash", [found["hash"]]),
         ("note", [t for t in (*found["notes"], found["supported"]) if t is not True]),
     ]
-    for title, values in rows:
-        lines += [f"  {'' if n else title:<11} {value}" for n, value in enumerate(values)]
-    return "\n".join(lines)
+    return dict(rows)
 
 
 def _selection(problem: Problem) -> dict[str, Any] | None:

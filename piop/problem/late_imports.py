@@ -67,3 +67,10 @@ def plot(
     from piop import report
 
     return report.plot(run, figure, path, unknown, seed, force)
+
+
+def report(run: Run, path: str | Path | None, data: str | Path | None, force: bool) -> Path:
+    """Write the report of a run; see `Run.report`."""
+    from piop import report
+
+    return report.report(run, path, data, force)

@@ -1,4 +1,4 @@
-"""Held-out solutions beside the predictions of a run, as the figures show them."""
+"""Held-out solutions beside the predictions of a run, as figures and report show them."""
 
 from __future__ import annotations
 
@@ -9,53 +9,80 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from matplotlib.tri import LinearTriInterpolator, Triangulation
 from torch import Tensor
 
 from piop.datasets import Queries
 from piop.errors import NotSupportedError, SolverError
+from piop.fields import FunctionSamples, InputFunction
 from piop.metrics import relative_l2_by_time
-from piop.report.field_figures import View
-from piop.run.evaluation import OperatorJudge, errors_of, finite_samples, residual_at_points
+from piop.report.held_out_errors import HeldOutErrors, measure_errors
+from piop.report.layouts import Cloud, View, triangulate
+from piop.run.evaluation import OperatorJudge, residual_at_points
+from piop.run.run import HELD_OUT_INPUTS
 from piop.training.build import residual_of_model
 
 if TYPE_CHECKING:
     from piop.run import HeldOut, Run
 
-SAMPLES, ROWS = 8, 3  # held-out inputs of the curves, and those of which fields are drawn
-REGION_POINTS = 97  # points along each axis of figures of a region
 RESIDUAL_POINTS = 2**13  # of a figure of residuals at most: a panel has about 250 × 225 pixels
 RESIDUAL_CHUNK = 2048  # queries of the residual at a time
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Held-out inputs and their predictions, as the figures show them.
+    """Held-out inputs and their predictions, as figures and report show them.
 
     Attributes:
-        view: The coordinates, time first.
-        reference: Channel → ``[rows, *axes]`` of a few held-out inputs.
+        view: The coordinates of the rows, time first.
+        reference: Channel → ``[rows, *axes]`` of the best, a median and the worst input.
         prediction: The same, predicted.
-        titles: One per row, such as ``"input 3, error 0.021"``.
+        names: One per row: ``best``, ``median``, ``worst``, or ``only``.
+        samples: The errors of all held-out inputs.
+        places: Of the rows among them.
         residuals: Equation → residual of the prediction ``[rows, *axes]``, on those axes of
             ``residual_view`` that are drawn; may be empty.
-        errors: Relative L2 over time of all held-out inputs ``[n, T]``; None where steady.
-        baselines: Name → mean error over time ``[T]``.
         residual_view: Coordinates of the residuals, where they are not those of the fields.
+        times: T times of ``errors``; None where steady.
+        errors: Relative L2 error of all held-out inputs at each time ``[n, T]``.
+        baselines: Name → mean error over time ``[T]``.
+        space_view: Coordinates of ``space_errors``; None where inputs have points of their own.
+        space_errors: Channel → root mean square error over all inputs and times, relative to the
+            root mean square of the references ``[*space]``.
+        inputs: Sensors of the visible inputs of the rows.
+        functions: The input functions of the rows; empty for data.
     """
 
-    view: View
+    view: View | Cloud
     reference: Mapping[str, np.ndarray]
     prediction: Mapping[str, np.ndarray]
-    titles: Sequence[str]
+    names: Sequence[str]
+    samples: HeldOutErrors
+    places: Sequence[int]
     residuals: Mapping[str, np.ndarray] = field(default_factory=dict)
+    residual_view: View | None = None
+    times: np.ndarray | None = None
     errors: np.ndarray | None = None
     baselines: Mapping[str, np.ndarray] = field(default_factory=dict)
-    residual_view: View | None = None
+    space_view: View | Cloud | None = None
+    space_errors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    inputs: Mapping[str, FunctionSamples] = field(default_factory=dict)
+    functions: Mapping[str, InputFunction] = field(default_factory=dict)
+
+    @property
+    def titles(self) -> list[str]:
+        """One per row, such as ``input 3 (worst): error 0.021``."""
+        found = []
+        for name, place in zip(self.names, self.places, strict=True):
+            number, error = self.samples.numbers[place], self.samples.error[place]
+            which = "" if name == "only" else f" ({name})"
+            found.append(f"input {number}{which}: error {error:.2g}")
+        return found
 
 
 def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comparison | None:
-    """Predict a few held-out inputs and lay them beside their reference solutions.
+    """Lay held-out inputs and their predictions beside the reference solutions.
+
+    What the last evaluation has solved and predicted is used again.
 
     Args:
         run: A trained run.
@@ -64,79 +91,94 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
 
     Returns:
         The comparison, of the inputs whose reference and prediction are finite; None where there is
-        none, or the reference is at points of a region that varies.
+        none, or the reference is at scattered points of one or three dimensions.
     """
     try:
-        judged = run.shown(SAMPLES, seed, data)
+        judged = run.shown(HELD_OUT_INPUTS, seed, data)
     except (NotSupportedError, SolverError):
         return None
-    held_out = judged.fine
-    prediction = judged.fine_prediction(OperatorJudge(run.problem, run.model))
-    finite = finite_samples(held_out.truth, prediction)
-    if not bool(finite.any()):
+    judge = OperatorJudge(run.solved, run.model)
+    errors = judge.errors(judged.held_out, judged.prediction)
+    kept = errors.isfinite().nonzero()[:, 0]
+    if not len(kept):
         return None
-    if not bool(finite.all()):
-        kept = finite.nonzero().flatten()
-        held_out, prediction = held_out.take(kept), {n: v[kept] for n, v in prediction.items()}
-    if held_out.queries.axes is not None:
-        return compare_on_grid(run, held_out, prediction, held_out.queries.axes)
-    if held_out.queries.points is None or run.problem.domain.is_box or run.problem.domain.varies:
+    judged = judged.take(kept)
+    samples = measure_errors(run, judged, errors[kept], kept + 1)
+    rows = samples.rows()
+    few = judged.take(torch.tensor(list(rows.values())))
+    view = _view(run, few.fine)
+    if view is None:
         return None
-    return compare_on_region(run, held_out, prediction, held_out.queries.points)
+    guesses, truth = few.fine_prediction(judge), few.fine.truth
+    found = Comparison(
+        view,
+        {name: value.numpy() for name, value in truth.items()},
+        {name: guesses[name].double().numpy() for name in truth},
+        list(rows),
+        samples,
+        list(rows.values()),
+        inputs=few.fine.inputs,
+        functions=few.fine.functions,
+    )
+    found = with_errors_in_time_and_space(run, found, judged.held_out, judged.prediction)
+    if isinstance(view, Cloud):
+        return found
+    found = replace(found, residual_view=(fewer := view.with_fewer_points(RESIDUAL_POINTS)))
+    found = replace(found, residuals=_residuals(run, few.fine, fewer))
+    time = view.time
+    return _at_the_end(found, time) if time and run.model.operator.end_only else found
 
 
-def compare_on_grid(
-    run: Run, held_out: HeldOut, prediction: Mapping[str, Tensor], axes: Mapping[str, Tensor]
+def _view(run: Run, held_out: HeldOut) -> View | Cloud | None:
+    """Return the coordinates of a few held-out inputs."""
+    problem, queries, units = run.problem, held_out.queries, labels_of_units(run)
+    if queries.axes is not None:
+        time = None if problem.time is None else problem.time.name
+        return View({name: axis.numpy() for name, axis in queries.axes.items()}, time, units)
+    if queries.points is None or queries.points.shape[-1] != 2 or len(problem.space) != 2:
+        return None
+    points = list(queries.points.expand(len(held_out.accepted), -1, -1).double().numpy())
+    domain = problem.domain
+    inside = None if domain.is_box or domain.varies else domain.fixed.contains
+    triangles = [triangulate(row, inside) for row in points]
+    first, second = problem.space
+    return Cloud((first.name, second.name), points, triangles, units)
+
+
+def with_errors_in_time_and_space(
+    run: Run, found: Comparison, held_out: HeldOut, prediction: Mapping[str, Tensor]
 ) -> Comparison:
-    """Compare solutions on a grid."""
-    truth = held_out.truth
-    positions = {name: axis.numpy() for name, axis in axes.items()}
-    time = None if run.problem.time is None else run.problem.time.name
-    view = View(positions, time, labels_of_units(run))
-    fewer = view.with_fewer_points(RESIDUAL_POINTS)
-    shown = Comparison(
-        view=view,
-        reference={name: value[:ROWS].numpy() for name, value in truth.items()},
-        prediction={name: prediction[name][:ROWS].numpy() for name in truth},
-        titles=_titles(prediction, truth),
-        residuals=_residuals(run, held_out, fewer),
-        residual_view=fewer,
-    )
-    if time is None:
-        return shown
-    if run.model.operator.end_only:
-        return _at_the_end(shown, time)
-    still = {name: value[:, :1].expand_as(value) for name, value in truth.items()}
-    return replace(
-        shown,
-        errors=_by_time(prediction, truth).numpy(),
-        baselines={"stays at u0": _by_time(still, truth).mean(0).numpy()},
-    )
-
-
-def compare_on_region(
-    run: Run, held_out: HeldOut, prediction: Mapping[str, Tensor], positions: Tensor
-) -> Comparison:
-    """Compare solutions at ``positions [B or 1, N, 2]`` in a region, on a grid; NaN outside."""
-    problem, truth = run.problem, held_out.truth
-    axes = {c.name: np.linspace(c.low, c.high, REGION_POINTS) for c in problem.space}
-    grid = np.meshgrid(*axes.values(), indexing="ij")
-    inside = problem.domain.fixed.contains(np.stack(grid, -1).reshape(-1, 2)).reshape(grid[0].shape)
-
-    def interpolated(values: Tensor) -> np.ndarray:
-        each = positions.expand(len(values), -1, -1).numpy()
-        rows = []
-        for points, row in zip(each[:ROWS], values[:ROWS].numpy(), strict=True):
-            between = LinearTriInterpolator(Triangulation(points[:, 0], points[:, 1]), row)
-            rows.append(np.where(inside, between(*grid).filled(np.nan), np.nan))
-        return np.stack(rows)
-
-    return Comparison(
-        view=View(axes, None, labels_of_units(run)),
-        reference={name: interpolated(value) for name, value in truth.items()},
-        prediction={name: interpolated(prediction[name]) for name in truth},
-        titles=_titles(prediction, truth),
-    )
+    """Add the errors of all held-out inputs over time and over space."""
+    problem = run.problem
+    truth = {name: held_out.truth[name] for name in problem.unknowns if name in held_out.truth}
+    axes, points, time = held_out.queries.axes, held_out.queries.points, problem.time
+    over = [0]  # dimensions that the errors over space are the mean of
+    if axes is not None and time is not None and not run.model.operator.end_only:
+        still = {name: value[:, :1].expand_as(value) for name, value in truth.items()}
+        starts = bool((axes[time.name][0] - time.low).abs() <= 1e-6 * time.length)
+        stays = {"stays at u0": _by_time(still, truth).mean(0).numpy()} if starts else {}
+        found = replace(
+            found,
+            times=axes[time.name].numpy(),
+            errors=_by_time(prediction, truth).numpy(),
+            baselines=stays,
+        )
+    units = labels_of_units(run)
+    if axes is not None:
+        over += [1] if time is not None else []
+        rest = {n: a.numpy() for n, a in axes.items() if time is None or n != time.name}
+        space = View(rest, None, units) if rest else None
+    else:
+        one = points is not None and (len(points) == 1 or bool((points == points[:1]).all()))
+        space = found.view if one else None
+    if space is None:
+        return found
+    errors = {
+        name: ((prediction[name].double() - value).square().mean(over)).sqrt().numpy()
+        / (float(value.square().mean().sqrt()) or 1.0)
+        for name, value in truth.items()
+    }
+    return replace(found, space_view=space, space_errors=errors)
 
 
 def labels_of_units(run: Run) -> dict[str, str]:
@@ -144,25 +186,21 @@ def labels_of_units(run: Run) -> dict[str, str]:
     return {name: str(unit) for name, unit in run.problem.units.items()}
 
 
-def _titles(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> list[str]:
-    errors = errors_of(prediction, truth)[:ROWS].tolist()
-    return [f"input {i}: error {e:.2g}" for i, e in enumerate(errors)]
-
-
 def _at_the_end(shown: Comparison, time: str) -> Comparison:
     """Treat the only time as a steady solution."""
-    place = list(shown.view.axes).index(time) + 1
-    rest = {name: ticks for name, ticks in shown.view.axes.items() if name != time}
+    if not isinstance(view := shown.view, View):
+        return shown
+    place = list(view.axes).index(time) + 1
+    rest = {name: ticks for name, ticks in view.axes.items() if name != time}
 
     def still(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         return {name: value.take(-1, place) for name, value in values.items()}
 
     return replace(
         shown,
-        view=replace(shown.view, axes=rest, time=None),
+        view=replace(view, axes=rest, time=None),
         reference=still(shown.reference),
         prediction=still(shown.prediction),
-        residuals=still(shown.residuals),
     )
 
 
@@ -184,7 +222,7 @@ def _residuals(run: Run, held_out: HeldOut, view: View) -> dict[str, np.ndarray]
     if run.model.operator.gridded or run.model.operator.end_only:
         return {}
     like = run.model.operator.scale
-    rows = torch.arange(min(ROWS, len(next(iter(held_out.truth.values())))))
+    rows = torch.arange(len(next(iter(held_out.truth.values()))))
     functions = {n: f.take(rows).to(like.device, like.dtype) for n, f in held_out.functions.items()}
     observed = {name: samples.take(rows).to(like) for name, samples in held_out.inputs.items()}
     equations = residual_of_model(run.solved, run.model, run.config)

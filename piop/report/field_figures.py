@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -13,15 +10,17 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
+from piop.report.layouts import Cloud, View
 from piop.report.style import (
     LINES,
     colour_bar,
-    error_colours,
     field_colours,
     figure,
     label,
     legend,
+    letter,
     set_labels,
+    signed_colours,
     style_lines,
 )
 
@@ -29,66 +28,10 @@ PANEL = (2.7, 2.1)  # inches
 TIMES_DRAWN = 4  # times drawn as lines
 
 
-@dataclass(frozen=True)
-class View:
-    """The coordinates by which a field ``[n1, n2, …]`` is drawn.
-
-    Attributes:
-        axes: Coordinate name → positions, in the order of the field's dimensions.
-        time: Name of the time coordinate; None for a steady problem.
-        units: Labels by name.
-    """
-
-    axes: Mapping[str, np.ndarray]
-    time: str | None
-    units: Mapping[str, str]
-
-    def image_axes(self) -> tuple[str, str] | None:
-        """Return the two coordinates of an image; None for a curve."""
-        names = list(self.axes)
-        if len(names) < 2:
-            return None
-        first, second, *_ = names if len(names) == 2 else (n for n in names if n != self.time)
-        return first, second
-
-    def cuts(self) -> dict[str, int]:
-        """Return where the other axes of an image are cut: the last time, the middle of a third."""
-        keep = self.image_axes() or self.axes
-        ends = {
-            name: len(ticks) - 1 if name == self.time else len(ticks) // 2
-            for name, ticks in self.axes.items()
-        }
-        return {name: at for name, at in ends.items() if name not in keep}
-
-    def with_fewer_points(self, most: int) -> View:
-        """Return the view with every k-th position of drawn axes, by turns the longest first.
-
-        Args:
-            most: Most points of the axes that are drawn.
-        """
-        axes, cuts = dict(self.axes), self.cuts()
-        drawn = sorted((n for n in axes if n not in cuts), key=lambda n: -len(axes[n]))
-        turns = cycle(drawn)
-        while math.prod(len(axes[name]) for name in drawn) > most:
-            name = next(turns)
-            axes[name] = axes[name][::2]
-        return replace(self, axes=axes)
-
-    def slice(self, values: np.ndarray) -> np.ndarray:
-        """Cut a field ``[n1, n2, …]`` to the two dimensions of an image."""
-        cuts = self.cuts()
-        return values[tuple(cuts.get(name, slice(None)) for name in self.axes)]
-
-    def place(self) -> str:
-        """Return where axes are cut, such as `` at t = 1``; nothing where none is."""
-        where = [f"{name} = {self.axes[name][at]:.3g}" for name, at in self.cuts().items()]
-        return f" at {', '.join(where)}" if where else ""
-
-
 def field_figure(
     view: View, name: str, reference: np.ndarray, prediction: np.ndarray, titles: Sequence[str]
 ) -> Figure:
-    """Draw prediction, reference and their difference.
+    """Draw reference, prediction and their difference.
 
     Args:
         view: The coordinates.
@@ -104,30 +47,88 @@ def field_figure(
     grid = fig.subplots(len(reference), columns, squeeze=False)
     for row, (truth, guess, title) in enumerate(zip(reference, prediction, titles, strict=True)):
         if images:
-            _images(list(grid[row, :3]), view, name, truth, guess, title)
+            _images(list(grid[row, :3]), view, name, truth, guess, title, row * columns)
         if lines:
-            _lines(grid[row, -1], view, name, truth, guess, "" if images else title)
+            head = f"{'' if images else title}\n{letter(row * columns + columns - 1)} {OVERLAID}"
+            _lines(grid[row, -1], view, name, truth, guess, head)
     return fig
 
 
-def _images(
-    panels: list[Axes], view: View, name: str, truth: np.ndarray, guess: np.ndarray, title: str
+OVERLAID = "prediction (dashed) on reference"
+
+
+def cloud_figure(
+    cloud: Cloud, name: str, reference: np.ndarray, prediction: np.ndarray, titles: Sequence[str]
+) -> Figure:
+    """Draw reference, prediction and their difference at points of the plane.
+
+    Args:
+        cloud: The points.
+        name: The channel.
+        reference: ``[rows, N]``.
+        prediction: ``[rows, N]``.
+        titles: One per row.
+    """
+    fig = figure(PANEL[0] * 3, PANEL[1] * len(reference))
+    grid = fig.subplots(len(reference), 3, squeeze=False)
+    shown = label(name, cloud.units)
+    for row, (truth, guess, title) in enumerate(zip(reference, prediction, titles, strict=True)):
+        heads, drawn, colours = _compared(truth, guess, title, shown, "", row * 3)
+        for axes, values, head, scale in zip(grid[row], drawn, heads, colours, strict=True):
+            cloud_panel(axes, cloud, row, values, head, scale, shown)
+    return fig
+
+
+def cloud_panel(
+    axes: Axes,
+    cloud: Cloud,
+    row: int,
+    values: np.ndarray,
+    head: str,
+    scale: Mapping[str, Any],
+    bar: str,
 ) -> None:
-    truth, guess = view.slice(truth), view.slice(guess)
-    shared, error = field_colours(truth, guess), np.abs(guess - truth)
+    """Draw values at the points of a row: on its triangles, or as discs where there are none."""
+    x, y = cloud.points[row].T
+    if len(triangles := cloud.triangles[row]):
+        look: dict[str, Any] = {"shading": "gouraud", "rasterized": True, **scale}
+        mesh = axes.tripcolor(x, y, values, triangles=triangles, **look)
+    else:
+        size = 2.0e3 / max(1, len(x))
+        mesh = axes.scatter(x, y, s=size, c=values, linewidths=0, rasterized=True, **scale)
+    colour_bar(axes, mesh, bar)
+    first, second = (label(n, cloud.units) for n in cloud.names)
+    set_labels(axes, head, first, second)
+    axes.set_aspect("equal", adjustable="box")
+
+
+def _compared(
+    truth: np.ndarray, guess: np.ndarray, title: str, shown: str, place: str, first: int
+) -> tuple[list[str], list[np.ndarray], list[dict[str, Any]]]:
+    """Return heads, values and colour scales of reference, prediction and error."""
+    shared, error = field_colours(truth, guess), guess - truth
+    names = [f"reference {shown}{place}", "prediction", "prediction − reference"]
+    heads = [f"{title if k == 0 else ''}\n{letter(first + k)} {n}" for k, n in enumerate(names)]
+    return heads, [truth, guess, error], [shared, shared, signed_colours(error)]
+
+
+def _images(
+    panels: list[Axes],
+    view: View,
+    name: str,
+    truth: np.ndarray,
+    guess: np.ndarray,
+    title: str,
+    first: int,
+) -> None:
     shown = label(name, view.units)
-    heads = (
-        f"{title}\nreference {shown}{view.place()}",
-        "\nprediction",
-        "\n|prediction − reference|",
-    )
-    colours = (shared, shared, error_colours(error))
-    drawn = (truth, guess, error)
+    truth, guess = view.slice(truth), view.slice(guess)
+    heads, drawn, colours = _compared(truth, guess, title, shown, view.place(), first)
     for axes, values, head, scale in zip(panels, drawn, heads, colours, strict=True):
-        _image(axes, view, values, head, scale, shown)
+        image_panel(axes, view, values, head, scale, shown)
 
 
-def _image(
+def image_panel(
     axes: Axes, view: View, values: np.ndarray, head: str, scale: Mapping[str, Any], bar: str
 ) -> None:
     """Draw ``values [len(x), len(y)]``, x to the right and y up, with a labelled colour bar."""
@@ -141,7 +142,7 @@ def _image(
 
 
 def _lines(
-    axes: Axes, view: View, name: str, truth: np.ndarray, guess: np.ndarray, title: str
+    axes: Axes, view: View, name: str, truth: np.ndarray, guess: np.ndarray, head: str
 ) -> None:
     names = list(view.axes)
     if len(names) == 1:
@@ -155,7 +156,6 @@ def _lines(
         axes.plot(x, known, color=colour, linewidth=2.6, alpha=0.35, label=when or "reference")
         mark = None if when else "prediction"
         axes.plot(x, predicted, "--", color=colour, linewidth=1.1, label=mark)
-    head = title or "\nbroad: reference, dashed: prediction"
     style_lines(axes, head, label(along, view.units), label(name, view.units))
     legend(axes, beside=len(names) > 1)
 
@@ -176,7 +176,8 @@ def residual_figure(
     for column, (equation, values) in enumerate(residuals.items()):
         for row in range(rows):
             axes, size = grid[row, column], np.abs(values[row])
-            head = f"{titles[row]}\n|residual|, {equation}"
+            panel = letter(row * len(residuals) + column)
+            head = f"{titles[row] if column == 0 else ''}\n{panel} |residual| of {equation}"
             if view.image_axes() is None:
                 (along,) = view.axes
                 axes.semilogy(view.axes[along], np.maximum(size, 1e-300), color=LINES[0])
@@ -185,5 +186,5 @@ def residual_figure(
             top = float(size.max()) or 1.0
             scale = {"cmap": "magma", "norm": LogNorm(top * 1e-4, top)}
             head += view.place()
-            _image(axes, view, np.maximum(size, top * 1e-4), head, scale, "|residual|")
+            image_panel(axes, view, np.maximum(size, top * 1e-4), head, scale, "|residual|")
     return fig

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from piop.arguments import file_path, flag
@@ -14,9 +15,19 @@ from piop.datasets import replacing
 from piop.datasets.atomic_output import require_new
 from piop.errors import DataError, UsageError
 from piop.report.comparison import Comparison, compare, labels_of_units
-from piop.report.field_figures import field_figure, residual_figure
+from piop.report.error_figures import (
+    bound_figure,
+    distance_figure,
+    inputs_figure,
+    space_figure,
+)
+from piop.report.field_figures import cloud_figure, field_figure, residual_figure
+from piop.report.layouts import Cloud, View
 from piop.report.line_figures import error_figure, inferred_figure, loss_figure, resolution_figure
-from piop.report.style import DPI
+from piop.report.page import write_report
+from piop.report.page_data import calibration_pairs
+from piop.report.style import DPI, FINE_DPI, VECTOR_TEXT
+from piop.run.error_bounds.calibration import CONFIDENCE
 from piop.run.folder import DISCRETISATION, EVALUATION
 from piop.run.threads import threads_of
 
@@ -29,6 +40,10 @@ OF_COMPARISON = {
     "fields": "a reference solution on a grid or a fixed region",
     "residual": "a network evaluated pointwise, and inputs that are known as functions",
     "error_over_time": "a reference solution in time",
+    "error_over_space": "a reference solution at the same points for all inputs",
+    "error_over_inputs": "a reference solution",
+    "error_over_distance": "inputs whose distribution is known",
+    "bound_over_error": "error bounds: piop evaluate RUN --calibrate 150",
 }
 """Figures of held-out solutions beside predictions: name → what each is drawn from."""
 OF_TRAINING = {
@@ -65,7 +80,7 @@ def plot(
     else:
         with threads_of(run.config.machine):
             comparison = compare(run, seed)
-        drawn = {} if comparison is None else _comparison_figures(comparison, unknown)
+        drawn = {} if comparison is None else _comparison_figures(run, comparison, unknown)
     if figure not in drawn:
         raise UsageError(
             f"figure: {figure!r} needs {needs[figure]}, which {run.path} does not have"
@@ -76,7 +91,7 @@ def plot(
 
 
 def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> list[Path]:
-    """Draw the figures of a run into its folder.
+    """Draw the figures of a run into its folder, and write its report.
 
     Args:
         run: A trained run; its metrics and weights are read.
@@ -84,22 +99,51 @@ def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> lis
         data: File of the held-out solutions to show instead.
 
     Returns:
-        The files written: only losses where there is no reference to compare with, or the data of
-        the run are gone.
+        The files written, the report last: of the figures only losses where there is no reference
+        to compare with, or the data of the run are gone.
 
     Raises:
         PiopError: A file cannot be written.
     """
+    comparison = compare_or_warn(run, seed, data)
     inferred = run.folder.read_json(EVALUATION).get("inferred")
-    try:
-        with threads_of(run.config.machine):
-            comparison = compare(run, seed, data)
-    except DataError as error:
-        logger.warning("no figure of predictions: %s", error)
-        comparison = None
     units = labels_of_units(run)
     with run.folder.writing():
-        return draw_figures(run.folder.figures(), run.metrics, comparison, inferred, units)
+        drawn = draw_figures(run.folder.figures(), run.metrics, comparison, inferred, units)
+        return [*drawn, write_report(run, comparison)]
+
+
+def compare_or_warn(
+    run: Run, seed: int | None = None, data: Path | None = None
+) -> Comparison | None:
+    """Compare held-out inputs as :func:`compare`; warn where the data of the run are gone."""
+    try:
+        with threads_of(run.config.machine):
+            return compare(run, seed, data)
+    except DataError as error:
+        logger.warning("no figure of predictions: %s", error)
+        return None
+
+
+def report(
+    run: Run,
+    path: str | Path | None = None,
+    data: str | Path | None = None,
+    force: bool = False,
+) -> Path:
+    """Write the report of a run; see :meth:`piop.run.Run.report`."""
+    target = None if path is None else file_path("path", path)
+    if target is not None:
+        require_new(target, flag("force", force))
+    given = None if data is None else file_path("data", data)
+    found = run.folder.read_json(EVALUATION) if run.is_evaluated else {}
+    comparison = None
+    if found.get("relative_l2") is not None:
+        comparison = compare_or_warn(run, found["seed"], given)
+    if target is not None:
+        return write_report(run, comparison, target)
+    with run.folder.writing():
+        return write_report(run, comparison)
 
 
 def draw_discretisation(run: Run, study: Mapping[str, Any]) -> Path:
@@ -162,27 +206,45 @@ def _training_figures(
     return {name: figure for name, figure in found.items() if figure is not None}
 
 
-def _comparison_figures(comparison: Comparison, unknown: str) -> dict[str, Figure]:
-    fields = {}
+def _comparison_figures(run: Run, comparison: Comparison, unknown: str) -> dict[str, Figure]:
+    found = _other_figures(comparison)
     if unknown in comparison.reference:
-        fields = {"fields": _field_figure(comparison, unknown)}
-    return fields | _other_figures(comparison)
+        found["fields"] = _field_figure(comparison, unknown)
+    samples, units = comparison.samples, labels_of_units(run)
+    found["error_over_inputs"] = inputs_figure(samples)
+    if comparison.space_view is not None:
+        found["error_over_space"] = space_figure(
+            comparison.space_view, comparison.space_errors, units
+        )
+    more = {
+        "error_over_distance": distance_figure(samples),
+        "bound_over_error": bound_figure(samples, calibration_pairs(run.calibration), CONFIDENCE),
+    }
+    return found | {name: figure for name, figure in more.items() if figure is not None}
 
 
 def _field_figure(comparison: Comparison, unknown: str) -> Figure:
+    view, titles = comparison.view, comparison.titles
     reference, prediction = comparison.reference[unknown], comparison.prediction[unknown]
-    return field_figure(comparison.view, unknown, reference, prediction, comparison.titles)
+    if isinstance(view, Cloud):
+        return cloud_figure(view, unknown, reference, prediction, titles)
+    return field_figure(view, unknown, reference, prediction, titles)
 
 
 def _other_figures(comparison: Comparison) -> dict[str, Figure]:
     """Draw the residual, and errors over time, which all unknowns share."""
     view, figures = comparison.view, {}
-    if comparison.residuals:
-        own = comparison.residual_view or view
+    own = comparison.residual_view or view
+    if comparison.residuals and isinstance(own, View):
         figures["residual"] = residual_figure(own, comparison.residuals, comparison.titles)
-    if comparison.errors is not None and view.time is not None:
-        times, errors, baselines = view.axes[view.time], comparison.errors, comparison.baselines
-        figures["error_over_time"] = error_figure(times, errors, baselines, view.units, view.time)
+    if comparison.errors is not None and comparison.times is not None:
+        figures["error_over_time"] = error_figure(
+            comparison.times,
+            comparison.errors,
+            comparison.baselines,
+            view.units,
+            view.time or "t",
+        )
     return figures
 
 
@@ -204,6 +266,7 @@ def save(figure: Figure, path: Path) -> Path:
         raise UsageError(
             f"{path}: {kind!r} is not a format of figures; one of {', '.join(formats)}"
         )
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format=kind, dpi=DPI)
+    dpi = DPI if kind == "png" else FINE_DPI
+    with replacing(path) as temporary, rc_context(VECTOR_TEXT):
+        figure.savefig(temporary, format=kind, dpi=dpi)
     return path

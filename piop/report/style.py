@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.collections import QuadMesh
+from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
 # Okabe & Ito, Color Universal Design (2008): black, then in the order of use
 LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 GREY = "#707070"
 SMALL, NORMAL = 8, 9
-DPI = 150
+DPI, FINE_DPI = 150, 300  # of pictures, and of fields within a vector graphic
+VECTOR_TEXT: dict[Any, Any] = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none"}
+"""Settings of matplotlib by which text stays text, as publishers ask."""
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+LEAST_SIGN = 0.02  # part of the range that values of the other sign have to reach to count
 
 
 def label(name: str, units: Mapping[str, str]) -> str:
@@ -56,7 +60,7 @@ def field_colours(*values: np.ndarray) -> dict[str, Any]:
     """Return one colour scale for several fields: diverging about zero if they have both signs."""
     low = min(float(np.nanmin(v)) for v in values)
     high = max(float(np.nanmax(v)) for v in values)
-    if low < 0 < high:
+    if min(-low, high) > LEAST_SIGN * max(-low, high):
         size = max(-low, high)
         return {"cmap": "RdBu_r", "vmin": -size, "vmax": size}
     return {"cmap": "viridis", "vmin": low, "vmax": high}
@@ -67,7 +71,24 @@ def error_colours(values: np.ndarray) -> dict[str, Any]:
     return {"cmap": "magma", "vmin": 0.0, "vmax": float(np.nanmax(values)) or 1.0}
 
 
-def colour_bar(axes: Axes, mesh: QuadMesh, name: str) -> None:
+def signed_colours(values: np.ndarray) -> dict[str, Any]:
+    """Return a colour scale that is symmetric about zero, for errors with their sign."""
+    size = float(np.nanmax(np.abs(values))) or 1.0
+    return {"cmap": "RdBu_r", "vmin": -size, "vmax": size}
+
+
+def letter(number: int) -> str:
+    """Return the letter of a panel, ``(a)`` for the first.
+
+    Example:
+        >>> letter(1), letter(27)
+        ('(b)', '(ab)')
+    """
+    first = LETTERS[number // len(LETTERS) - 1] if number >= len(LETTERS) else ""
+    return f"({first}{LETTERS[number % len(LETTERS)]})"
+
+
+def colour_bar(axes: Axes, mesh: ScalarMappable, name: str) -> None:
     """Add a thin colour bar with a label."""
     bar = axes.figure.colorbar(mesh, ax=axes, pad=0.02, aspect=25)
     bar.set_label(name, fontsize=SMALL - 1)

@@ -30,9 +30,9 @@ FORMAT = 1
 
 SPEC, EVALUATION, CALIBRATION = "spec.yaml", "evaluation.json", "calibration.json"
 DISCRETISATION, PROFILE = "discretisation.json", "profile.json"
-FIGURES = "figures"
+FIGURES, REPORT = "figures", "report.html"
 MEMBERS = (METRICS, WEIGHTS, "state", EVALUATION, CALIBRATION, DISCRETISATION, PROFILE, FIGURES,
-           "report.html", CHECKSUMS, CONFIG, SPEC)  # fmt: skip
+           REPORT, CHECKSUMS, CONFIG, SPEC)  # fmt: skip
 """What a run writes, in the order in which it is removed: a run folder to the last but one."""
 
 FOLDERS = {

@@ -372,8 +372,10 @@ class Run:
         """Draw a figure of the run.
 
         Args:
-            figure: ``fields`` (reference, prediction and error of held-out inputs), ``residual``,
-                ``error_over_time``, ``losses``, ``inferred`` or ``discretisation``.
+            figure: ``fields`` (reference, prediction and error of the best, a median and the worst
+                held-out input), ``residual``, ``error_over_time``, ``error_over_space``,
+                ``error_over_inputs``, ``error_over_distance``, ``bound_over_error``, ``losses``,
+                ``inferred`` or ``discretisation``.
             path: File to write it to as well, in the format of its ending, such as ``.png``.
             unknown: The unknown of ``fields``; by default the first.
             seed: Seed of the held-out inputs; by default the run's own.
@@ -391,6 +393,31 @@ class Run:
             ``run.plot("error_over_time", "error.pdf")``
         """
         return late_imports.plot(self, figure, path, unknown, seed, force)
+
+    def report(
+        self,
+        path: str | Path | None = None,
+        data: str | Path | None = None,
+        force: bool = False,
+    ) -> Path:
+        """Write the report of the run: one HTML file that loads nothing from elsewhere.
+
+        Args:
+            path: The file; by default ``report.html`` in the run folder, which is replaced.
+            data: File of the held-out solutions to show, where the run was evaluated on one.
+            force: Replace another file that is there.
+
+        Returns:
+            The path.
+
+        Raises:
+            UsageError: If there is such a file already.
+            PiopError: If the file cannot be written.
+
+        Example:
+            ``run.report("burgers.html")``
+        """
+        return late_imports.report(self, path, data, force)
 
     def held_out(
         self,

@@ -72,10 +72,13 @@ class Typicality:
     Attributes:
         p_value: Probability that an input of the distribution is as unusual ``[B]``.
         reason: The most unusual statistic of each, such as ``misfit``.
+        distance: Mahalanobis distance from the centre of the distribution, over that which half of
+            its inputs stay below ``[B]``.
     """
 
     p_value: Tensor
     reason: tuple[str, ...]
+    distance: Tensor
 
     @property
     def inside(self) -> Tensor:
@@ -114,15 +117,15 @@ class TypicalityTest:
         groups = group_by_sensors(inputs)
         if not groups.keys() <= self._references.keys():
             self._references = self._refer(inputs, groups)
-        p_values = torch.empty(batch, dtype=torch.float64)
+        p_values, distances = torch.empty(2, batch, dtype=torch.float64)
         reasons = [""] * batch
         for key, rows in groups.items():
             reference = self._references[key]
             own = {name: samples.take(rows) for name, samples in inputs.items()}
-            p_values[rows], which = reference.test(own)
+            p_values[rows], which, distances[rows] = reference.test(own)
             for row, number in zip(rows.tolist(), which.tolist(), strict=True):
                 reasons[row] = reference.names[number]
-        return Typicality(p_values, tuple(reasons))
+        return Typicality(p_values, tuple(reasons), distances)
 
     def _refer(
         self, inputs: Mapping[str, FunctionSamples], groups: Mapping[bytes, Tensor]
@@ -155,7 +158,7 @@ def _is_sum(function: InputFunction) -> TypeGuard[ProductFunction]:
     return isinstance(function, ProductFunction)
 
 
-def _grid_axes(points: Tensor) -> list[Tensor] | None:
+def grid_axes(points: Tensor) -> list[Tensor] | None:
     """Return the axes of points ``[M, d]`` that are a grid of several dimensions, else None."""
     if points.shape[1] < 2:
         return None
@@ -166,7 +169,7 @@ def _grid_axes(points: Tensor) -> list[Tensor] | None:
 
 def _selection(points: Tensor, most: int) -> Tensor:
     """Number the sensors that are tested: all, or every other one until they are few enough."""
-    axes = _grid_axes(points) or [points[:, :0]]
+    axes = grid_axes(points) or [points[:, :0]]
     numbers = torch.arange(len(points)).reshape([len(axis) for axis in axes])
     while numbers.numel() > most:
         longest = max(range(numbers.ndim), key=numbers.shape.__getitem__)
@@ -176,7 +179,7 @@ def _selection(points: Tensor, most: int) -> Tensor:
 
 def _observe(function: InputFunction, points: Tensor) -> Tensor:
     """Evaluate functions at ``[M, d]``, axis by axis where the points are a grid: ``[B, M]``."""
-    axes = _grid_axes(points)
+    axes = grid_axes(points)
     return function(points[None]) if axes is None else function.on_grid(axes).flatten(1)
 
 
@@ -241,12 +244,18 @@ class _Reference:
         self._excess = (self._sorted[:, -self._beyond :] - self._end[:, None]).sum(1)
         self._least = self._p_values(statistics, drawn=True).min(1).values.sort().values
 
-    def test(self, inputs: Mapping[str, FunctionSamples]) -> tuple[Tensor, Tensor]:
-        """Return the p-values of inputs at these sensors, and their most unusual statistics."""
+    def test(self, inputs: Mapping[str, FunctionSamples]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the p-values of inputs at these sensors, their most unusual statistics, distances.
+
+        Distances are from the mean, in units of the median distance of the draws.
+        """
         values = {n: samples.values[:, self._at[n], 0].double() for n, samples in inputs.items()}
-        least, which = self._p_values(self._statistics(values)).min(1)
+        statistics = self._statistics(values)
+        least, which = self._p_values(statistics).min(1)
         below = torch.searchsorted(self._least, least.contiguous(), right=True)
-        return (1 + below).double() / (1 + len(self._least)), which
+        median = self._sorted[0].median().clamp(min=1e-300)
+        distance = (statistics[:, 0] / median).sqrt()
+        return (1 + below).double() / (1 + len(self._least)), which, distance
 
     def _values(self, drawn: Mapping[str, InputFunction]) -> dict[str, Tensor]:
         return {name: _observe(drawn[name], points) for name, points in self._points.items()}

@@ -75,6 +75,7 @@ const Plots = (() => {
     return low <= high ? [low, high] : [0, 1];
   }
 
+  const wider = ([low, high], pad) => [low - pad * (high - low), high + pad * (high - low)];
   const between = (value, low, high) => Math.min(high, Math.max(low, value));
 
   /** Interpolate {x ascending, y} linearly. */
@@ -131,7 +132,8 @@ const Plots = (() => {
 
   function scale(kind, [low, high]) {
     const size = Math.max(Math.abs(low), Math.abs(high)) || 1;
-    if (kind === "auto") kind = low < 0 && high > 0 ? "diverging" : "sequential";
+    if (kind === "auto") // a little less than nothing, as of rounding, is no sign of its own
+      kind = Math.min(-low, high) > 0.02 * size ? "diverging" : "sequential";
     if (kind === "diverging") return { kind, low: -size, high: size };
     if (kind === "positive") return { kind: "sequential", low: 0, high: high > 0 ? high : 1 };
     if (low === high) [low, high] = [low - 0.5 * size, high + 0.5 * size];
@@ -262,7 +264,7 @@ const Plots = (() => {
       this.svg.addEventListener("pointerleave", () => this.unpoint());
       let width = 0;
       new ResizeObserver(() => {
-        if (this.content && element.clientWidth !== width) {
+        if (this.content && this.visible && element.clientWidth !== width) {
           width = element.clientWidth;
           this.draw();
         }
@@ -270,7 +272,11 @@ const Plots = (() => {
     }
     update(content) {
       this.content = { ...this.content, ...content };
-      if (this.element.clientWidth > 0) this.draw();
+      if (this.visible) this.draw();
+    }
+    /** Whether there is room to draw in; a hidden element is drawn when it appears. */
+    get visible() {
+      return this.element.clientWidth >= 100;
     }
     toData(event) {
       const box = this.svg.getBoundingClientRect();
@@ -537,8 +543,9 @@ const Plots = (() => {
     draw() {
       const { options, content } = this;
       const { x, y, points } = content;
-      const [x0, x1] = x ? extent(x) : extent(points.map((p) => p[0]));
-      const [y0, y1] = y ? extent(y) : extent(points.map((p) => p[1]));
+      const pad = x || content.triangles ? 0 : 0.03; // room for discs at the edge
+      const [x0, x1] = wider(x ? extent(x) : extent(points.map((p) => p[0])), pad);
+      const [y0, y1] = wider(y ? extent(y) : extent(points.map((p) => p[1])), pad);
       const colours = content.scale || scale("auto", extent(content.values));
       this.xAxis = new Axis(x0, x1, false);
       this.yAxis = new Axis(y0, y1, false);

@@ -48,17 +48,9 @@ def bound_errors(
     Raises:
         UsageError: If the calibration has too few inputs for the confidence.
     """
-    count, residuals, relative = found.sizes["sample"], None, None
-    if calibrated.indicator.needs_residual:
-        measure = ResidualSize(run.solved, run.model, run.config, calibrated.indicator.lattice)
-        residuals = measure(observed, first_order)
-        relative = calibrated.indicator.relative_residual(residuals)
-    indicators = calibrated.indicator(residuals, count)
-    uncovered = torch.zeros(count, dtype=torch.bool)
-    if outside is not None:
-        uncovered = outside.expand(count)
-    if not calibrated.covers(observed):
-        uncovered = torch.ones_like(uncovered)
+    count = found.sizes["sample"]
+    indicators, relative = indicators_of(run, calibrated, observed, count, first_order)
+    uncovered = uncovered_inputs(calibrated, observed, outside, count)
     bounds = {
         name: bound.masked_fill(uncovered, torch.nan)
         for name, bound in calibrated.bounds(indicators, confidence).items()
@@ -79,6 +71,36 @@ def bound_errors(
             masked = over_time.masked_fill(uncovered[:, None], torch.nan)
             add_bounds_over_time(found, time.name, masked, attributes)
     return bounds[""]
+
+
+def indicators_of(
+    run: Run,
+    calibrated: Calibration,
+    observed: Inputs,
+    count: int,
+    first_order: FirstOrder | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """Return the indicator of the error of inputs ``[B]``, and their relative residuals ``[B]``.
+
+    The second are None where the indicator is the same for all.
+    """
+    if not calibrated.indicator.needs_residual:
+        return calibrated.indicator(None, count), None
+    measure = ResidualSize(run.solved, run.model, run.config, calibrated.indicator.lattice)
+    residuals = measure(observed, first_order)
+    relative = calibrated.indicator.relative_residual(residuals)
+    return calibrated.indicator(residuals, count), relative
+
+
+def uncovered_inputs(
+    calibrated: Calibration, observed: Inputs, outside: Tensor | None, count: int
+) -> Tensor:
+    """Mark inputs ``[B]`` that bounds do not hold for: outside the distribution, fewer sensors."""
+    if not calibrated.covers(observed):
+        return torch.ones(count, dtype=torch.bool)
+    if outside is None:
+        return torch.zeros(count, dtype=torch.bool)
+    return outside.expand(count)
 
 
 def solve_instead(

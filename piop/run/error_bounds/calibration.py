@@ -81,6 +81,7 @@ class Calibration:
         times: T times of the evolution; empty where errors are not known at each time.
         over_time: Scores of the errors at each of them, relative to the size of the whole solution
             ``[N, T]`` float64.
+        indicators: Of the inputs with scores ``[N]`` float64; None in calibrations of before.
     """
 
     indicator: Indicator
@@ -94,6 +95,7 @@ class Calibration:
     correction: tuple[int, ...] = ()
     times: tuple[float, ...] = ()
     over_time: Tensor | None = None
+    indicators: Tensor | None = None
 
     @classmethod
     def learn(
@@ -139,6 +141,7 @@ class Calibration:
             float(largest.mean()),
             times=times,
             over_time=over_time,
+            indicators=sizes,
         )
 
     @property
@@ -242,6 +245,7 @@ class Calibration:
             "correction": list(self.correction),
             "times": list(self.times),
             "over_time": None if self.over_time is None else self.over_time.tolist(),
+            "indicators": None if self.indicators is None else self.indicators.tolist(),
         }
 
     @classmethod
@@ -251,7 +255,7 @@ class Calibration:
         Raises:
             KeyError, TypeError, ValueError: If it is something else.
         """
-        own, over_time = found["scores"], found["over_time"]
+        own, over_time, sizes = found["scores"], found["over_time"], found.get("indicators")
         return cls(
             Indicator.from_json(found["indicator"]),
             {name: _none_as_infinite(scores) for name, scores in own.items()},
@@ -264,6 +268,7 @@ class Calibration:
             tuple(found["correction"]),
             tuple(found["times"]),
             None if over_time is None else torch.stack([*map(_none_as_infinite, over_time)]),
+            None if sizes is None else _none_as_infinite(sizes),
         )
 
 
