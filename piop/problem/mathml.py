@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any, final
 
 from sympy import Basic, Derivative, Expr, Symbol
@@ -36,6 +37,9 @@ class _Typesetter(MathMLPresentationPrinter):
         if isinstance(item, Derivative) and item.expr.is_Function:
             return self._print(item)
         return super().parenthesize(item, level, strict)
+
+    def _print_Symbol(self, sym: Symbol, style: str = "plain") -> Any:
+        return super()._print_Symbol(Symbol(escape(sym.name)), style)  # which it writes as it is
 
     def _print_AppliedUndef(self, expr: AppliedUndef) -> Any:
         return self._print(Symbol(name_of(expr)))

@@ -18,6 +18,7 @@ from piop.report.style import (
     label,
     legend,
     letter,
+    logarithmic,
     style_lines,
 )
 
@@ -32,8 +33,7 @@ def inputs_figure(samples: HeldOutErrors) -> Figure:
     axes.plot(np.arange(1, len(errors) + 1), errors, "o", color=LINES[0], markersize=3.5)
     mean = float(errors.mean())
     axes.axhline(mean, color=GREY, linestyle="--", linewidth=1.1, label=f"mean {mean:.3g}")
-    if errors[0] > 0:
-        axes.set_yscale("log")
+    logarithmic(axes, y=bool(errors[0] > 0))
     head = f"Errors of {len(errors)} held-out inputs"
     style_lines(axes, head, "inputs, in order of their error", ERROR)
     legend(axes)
@@ -47,8 +47,7 @@ def distance_figure(samples: HeldOutErrors) -> Figure | None:
     fig = figure(4.2, 3.0)
     axes = fig.subplots()
     axes.plot(samples.distance, samples.error, "o", color=LINES[0], markersize=3.5)
-    if samples.error.min() > 0:
-        axes.set_yscale("log")
+    logarithmic(axes, y=bool(samples.error.min() > 0))
     across = "distance from the centre (half of the inputs are closer than 1)"
     style_lines(axes, "Errors over the distribution", across, ERROR)
     return fig
@@ -76,12 +75,13 @@ def bound_figure(
     axes = fig.subplots()
     ends = [np.inf, 0.0]
     for (name, colour, error, bound), kept in zip(sets, known, strict=True):
-        axes.loglog(
+        axes.plot(
             error[kept], bound[kept], "o", color=colour, markersize=3.5, alpha=0.8, label=name
         )
         both = np.concatenate([error[kept], bound[kept], [ends[0]] if np.isfinite(ends[0]) else []])
         ends = [min(ends[0], both.min()), max(ends[1], both.max())]
     axes.plot(ends, ends, "--", color="black", linewidth=1.0, label="bound = error")
+    logarithmic(axes, x=True, y=True)
     head = f"Bounds with {100 * confidence:g} % confidence"
     style_lines(axes, head, ERROR, "bound of the error")
     legend(axes)

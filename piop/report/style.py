@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 # Okabe & Ito, Color Universal Design (2008): black, then in the order of use
 LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -40,6 +41,19 @@ def set_labels(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:
     axes.tick_params(labelsize=SMALL - 1, width=0.6, length=3)
     for side in axes.spines.values():
         side.set_linewidth(0.6)
+
+
+def logarithmic(axes: Axes, x: bool = False, y: bool = False) -> None:
+    """Make axes logarithmic, with plain numbers where they span less than two decades."""
+    for axis, wanted, limits in ((axes.xaxis, x, axes.get_xlim), (axes.yaxis, y, axes.get_ylim)):
+        if not wanted:
+            continue
+        (axes.set_xscale if axis is axes.xaxis else axes.set_yscale)("log")
+        low, high = limits()
+        if low > 0 and high / low < 100:
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
 
 
 def style_lines(axes: Axes, title: str = "", x: str = "", y: str = "") -> None:

@@ -126,7 +126,7 @@ def test_figures_that_were_not_drawn_are_told(terminated, piop, finished, tmp_pa
     terminated("piop.report.draw_run")
     code, _, err = piop("evaluate", run, "--samples", 2)
     assert code == 130
-    assert last_line(err).endswith(f"Draw its figures with: piop evaluate {run}")
+    assert last_line(err).endswith(f"Write its report with: piop report {run}")
 
 
 @pytest.mark.slow

@@ -8,34 +8,46 @@ import torch
 from piop.datasets import Queries
 from piop.problem import Problem
 from piop.report import comparison
-from piop.report.field_figures import View
+from piop.report.held_out_errors import HeldOutErrors
+from piop.report.layouts import Cloud, View, triangulate
 from piop.run import HeldOut
 from piop.sampling import Draws, collocation
 
 
-def test_solutions_at_points_are_interpolated_on_a_grid_inside_the_region():
-    """Linear functions are exact everywhere between points; values outside are NaN."""
+def lshape_points():
     problem = Problem.from_file("poisson_lshape")
     points = collocation(problem, Draws(0, 0, torch.arange(1)), 400)
     corners = torch.tensor([c.at(0.0).tolist() for c in problem.domain.outline.curves])[None]
-    points = torch.cat([points, corners], 1)
-    truth = {"u": 2 + points[..., 0] - 3 * points[..., 1]}
-    held_out = HeldOut({}, {}, Queries(points=points), truth, None, torch.ones(1).bool())
-    run = SimpleNamespace(problem=problem, model=None)
-    shown = comparison.compare_on_region(run, held_out, {"u": 1.1 * truth["u"]}, points)
-    x, y = np.meshgrid(shown.view.axes["x"], shown.view.axes["y"], indexing="ij")
-    found = shown.reference["u"][0]
-    known = np.isfinite(found)
-    assert np.abs(found - (2 + x - 3 * y))[known].max() < 1e-12
-    assert np.abs(shown.prediction["u"][0] - 1.1 * found)[known].max() < 1e-12
-    places = np.stack([x, y], -1)[known]
-    assert problem.domain.contains(places).all()
-    assert known.mean() > 0.7
-    assert shown.titles == ["input 0: error 0.1"]
-    assert shown.residuals == {}
+    return problem, torch.cat([points, corners], 1)
 
 
-def test_errors_over_time_stand_beside_those_of_the_initial_data():
+def test_points_of_a_region_are_connected_within_it_alone():
+    problem, points = lshape_points()
+    run = SimpleNamespace(problem=problem)
+    held_out = HeldOut({}, {}, Queries(points=points), {}, None, torch.ones(1).bool())
+    cloud = comparison._view(run, held_out)
+    assert isinstance(cloud, Cloud)
+    (corners,) = cloud.triangles
+    middles = cloud.points[0][corners].mean(1)
+    assert problem.domain.contains(middles).all()
+    a, b, c = np.moveaxis(cloud.points[0][corners], 1, 0)
+    u, v = b - a, c - a
+    area = np.abs(u[:, 0] * v[:, 1] - u[:, 1] * v[:, 0]).sum() / 2
+    assert 2.7 < area <= 3.0  # that of the L
+
+
+def test_a_region_that_is_not_known_has_no_triangles_across_its_gaps():
+    ring = np.linspace(0, 2 * np.pi, 100, endpoint=False)
+    points = np.concatenate(
+        [r * np.stack([np.cos(ring), np.sin(ring)], 1) for r in (0.8, 0.85, 0.9, 0.95, 1.0)]
+    )
+    middles = points[triangulate(points, None)].mean(1)
+    assert len(middles) > 500
+    assert np.linalg.norm(middles, axis=1).min() > 0.7
+    assert triangulate(np.stack([ring, ring], 1), None).shape == (0, 3)
+
+
+def test_errors_over_time_and_space_are_those_of_all_inputs():
     """u = (1 + t) sin x: 10 % too much everywhere; the initial data miss t/(1 + t) of it."""
     problem = Problem.from_file("burgers")
     t, x = torch.linspace(0, 2, 5).double(), torch.arange(16).double() * (torch.pi / 8)
@@ -44,10 +56,28 @@ def test_errors_over_time_stand_beside_those_of_the_initial_data():
     run = SimpleNamespace(
         problem=problem, model=SimpleNamespace(operator=SimpleNamespace(end_only=False))
     )
-    shown = comparison.compare_on_grid(run, held_out, {"u": truth["u"] * 1.1}, {"t": t, "x": x})
+    errors = HeldOutErrors(np.arange(1, 4), np.full(3, 0.1), np.full(3, 0.1))
+    view = View({"t": t.numpy(), "x": x.numpy()}, "t", {})
+    empty = comparison.Comparison(view, {}, {}, ["best", "worst"], errors, [1, 2])
+    shown = comparison.with_errors_in_time_and_space(run, empty, held_out, {"u": truth["u"] * 1.1})
     np.testing.assert_allclose(shown.errors, 0.1, rtol=1e-12)
     np.testing.assert_allclose(shown.baselines["stays at u0"], t / (1 + t), atol=1e-12)
-    assert shown.titles == [f"input {i}: error 0.1" for i in range(3)]
+    assert list(shown.space_view.axes) == ["x"]
+    expected = 0.1 * np.abs(np.sin(x.numpy())) * np.sqrt(2)  # the mean square of a sine is a half
+    np.testing.assert_allclose(shown.space_errors["u"], expected, atol=1e-12)
+    assert shown.titles == ["input 2 (best): error 0.1", "input 3 (worst): error 0.1"]
+
+
+def test_best_median_and_worst_inputs_are_chosen_by_their_errors():
+    errors = np.array([0.3, 0.1, 0.5, 0.2, 0.4])
+    samples = HeldOutErrors(
+        np.arange(1, 6), errors, errors, bound=np.array([0.35, 0.05, 1, 1, np.nan])
+    )
+    assert samples.rows() == {"best": 1, "median": 0, "worst": 2}
+    assert samples.covered() == (3, 4)
+    assert HeldOutErrors(np.arange(2), errors[:2], errors[:2]).rows() == {"best": 1, "worst": 0}
+    one = HeldOutErrors(np.arange(1), errors[:1], errors[:1])
+    assert (one.rows(), one.covered()) == ({"only": 0}, None)
 
 
 def test_residuals_are_evaluated_at_the_points_that_are_drawn(monkeypatch):

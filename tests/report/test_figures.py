@@ -10,7 +10,9 @@ import pytest
 
 from piop.errors import PiopError
 from piop.report import Comparison, draw_figures, figures
-from piop.report.field_figures import View, field_figure, residual_figure
+from piop.report.field_figures import field_figure, residual_figure
+from piop.report.held_out_errors import HeldOutErrors
+from piop.report.layouts import View
 from piop.report.line_figures import error_figure, inferred_figure, loss_figure
 from piop.report.style import error_colours, field_colours, label
 
@@ -26,6 +28,9 @@ ROWS = [
     }
     for s in range(1, 30)
 ]
+
+
+SAMPLES = HeldOutErrors(np.arange(1, 4), np.array([0.1, 0.2, 0.3]), np.array([0.1, 0.2, 0.3]))
 
 
 def field(*axes):
@@ -89,7 +94,7 @@ def test_one_dimension_and_time_gives_images_and_lines():
     figure = field_figure(view, "u", truth, truth + 1, ["a", "b", "c"])
     panels = [axes for axes in figure.axes if axes.get_xlabel()]
     assert len(panels) == 12
-    assert panels[0].get_title(loc="left").startswith("a\nreference u")
+    assert panels[0].get_title(loc="left").startswith("a\n(a) reference u")
     assert (panels[0].get_xlabel(), panels[0].get_ylabel()) == ("t", "x [m]")
     error = panels[2].collections[0].get_array()
     np.testing.assert_allclose(np.asarray(error), 1.0)
@@ -146,7 +151,10 @@ def test_figures_that_unknowns_share_are_drawn_once(tmp_path, monkeypatch):
         view=View({"t": T, "x": X}, "t", {}),
         reference=both,
         prediction=both,
-        titles=["a", "b", "c"],
+        names=["best", "median", "worst"],
+        samples=SAMPLES,
+        places=[0, 1, 2],
+        times=T,
         residuals={"equation 1": field(T, X[::2])},
         errors=np.full((3, len(T)), 0.5),
         residual_view=few,
@@ -170,8 +178,9 @@ def test_steady_problems_and_single_axes_are_drawn(axes, time, count):
 def test_all_files_are_written_and_pyplot_is_never_loaded(tmp_path):
     truth = field(T, X)
     shown = Comparison(
-        View({"t": T, "x": X}, "t", {}), {"u": truth, "v": truth}, {"u": truth, "v": truth}, "abc",
-        {"equation 1": truth}, np.ones((4, 5)), {"zero": np.ones(5)},
+        View({"t": T, "x": X}, "t", {}), {"u": truth, "v": truth}, {"u": truth, "v": truth},
+        ["best", "median", "worst"], SAMPLES, [0, 1, 2], {"equation 1": truth},
+        times=T, errors=np.ones((4, 5)), baselines={"zero": np.ones(5)},
     )  # fmt: skip
     before = "matplotlib.pyplot" in sys.modules
     paths = draw_figures(tmp_path / "figures", ROWS, shown)

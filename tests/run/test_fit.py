@@ -445,7 +445,7 @@ def test_training_whose_data_go_ends_well_with_a_warning(heat, tmp_path, monkeyp
     assert found["relative_l2"] is None
     assert found["warnings"] == ["not evaluated: d.nc: there is no such file"]
     assert found["steps"] == 1
-    assert [p.name for p in draw_run(run)] == ["losses.png"]
+    assert [p.name for p in draw_run(run)] == ["losses.png", "report.html"]
 
 
 @pytest.mark.slow

@@ -16,11 +16,25 @@ def test_every_panel_is_labelled(trained, figure, panels):
     assert all(axes.get_ylabel() for axes in drawn.axes)
 
 
-def test_fields_show_the_reference_of_held_out_inputs(trained):
-    truth = trained.held_out(8, seed=5).truth["u"][0].numpy()  # [times, positions]
-    (mesh,) = trained.plot("fields", seed=5).axes[0].collections
-    shown = np.asarray(mesh.get_array()).reshape(truth.T.shape)
-    np.testing.assert_allclose(shown.T, truth)
+def test_fields_show_the_best_a_median_and_the_worst_held_out_input(trained):
+    errors = np.array(trained.evaluate(8, seed=5, write=False)["relative_l2"]["per_sample"])
+    truth = trained.held_out(8, seed=5).truth["u"].numpy()  # [inputs, times, positions]
+    figure = trained.plot("fields", seed=5)
+    panels = [axes for axes in figure.axes if "reference u" in axes.get_title(loc="left")]
+    order = errors.argsort()
+    for axes, number in zip(panels, (order[0], order[4], order[-1]), strict=True):
+        assert axes.get_title(loc="left").startswith(f"input {number + 1} (")
+        (mesh,) = axes.collections
+        shown = np.asarray(mesh.get_array()).reshape(truth[0].T.shape)
+        np.testing.assert_allclose(shown.T, truth[number])
+
+
+def test_errors_of_all_inputs_are_drawn_in_order(trained):
+    errors = trained.evaluate(8, seed=5, write=False)["relative_l2"]["per_sample"]
+    drawn = trained.plot("error_over_inputs", seed=5).axes[0].get_lines()[0]
+    np.testing.assert_allclose(drawn.get_ydata(), sorted(errors))
+    assert trained.plot("error_over_distance", seed=5).axes[0].get_lines()[0].get_xdata().min() > 0
+    assert trained.plot("error_over_space", seed=5).axes[0].get_lines()[0].get_ydata().max() > 0
 
 
 def test_a_figure_is_written_in_the_format_of_its_name(trained, tmp_path):
@@ -39,7 +53,11 @@ def test_a_figure_is_written_in_the_format_of_its_name(trained, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"figure": "field"}, "'field' is not one of fields, residual, error_over_time, losses"),
+        (
+            {"figure": "field"},
+            "'field' is not one of fields, residual, error_over_time,",
+        ),
+        ({"figure": "bound_over_error"}, "error bounds: piop evaluate RUN --calibrate 150"),
         ({"figure": "inferred"}, "'inferred' needs parameters that are inferred, which"),
         ({"figure": "discretisation"}, r"call run\.discretisation"),
         ({"figure": "fields", "unknown": "v"}, "'v' is not an unknown of the problem; one of u"),

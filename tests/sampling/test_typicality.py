@@ -158,3 +158,14 @@ def test_inputs_without_a_known_distribution_cannot_be_tested():
     several = FunctionSamples(torch.zeros(1, 3, 1), torch.zeros(1, 3, 2))
     with pytest.raises(NotSupportedError, match="u0"):
         TypicalityTest(SERIES)({"u0": several})
+
+
+def test_half_of_the_inputs_are_closer_than_one_and_distances_scale():
+    """2000 inputs: three deviations of the part below one are 0.034."""
+    test, inputs = TypicalityTest(FIELD), drawn(FIELD, 2000)
+    distance = test(inputs).distance
+    assert float((distance < 1).double().mean()) == pytest.approx(0.5, abs=0.034)
+    samples = inputs["u0"]
+    twice = {"u0": FunctionSamples(samples.points, 2 * samples.values)}  # about a mean of zero
+    ratio = test(twice).distance / distance
+    assert float(ratio.median()) == pytest.approx(2, rel=0.02)
