@@ -15,6 +15,7 @@ from piop.generation import generate
 from piop.problem import Problem
 from piop.problem.describe import to_json, to_text
 from piop.run import Run, fit
+from tests.report_page import data_of, text_of
 
 SPECS = Path(__file__).parents[2] / "pdes"
 SAMPLES = 6
@@ -86,6 +87,10 @@ def test_it_is_trained_on_a_file_of_its_layout(case, tmp_path):
     again = Run.load(run.path).evaluate(samples=1, write=False)
     assert 0 < again["relative_l2"]["mean"] < 3
     assert again["residual"] == {}
+    page = run.report().read_text()
+    assert "No equations: the solutions are known from data alone." in text_of(page)
+    assert [u["name"] for u in data_of(page)["fields"]["unknowns"]] == list(problem.unknowns)
+    assert data_of(page)["residual"] is None
 
 
 def test_physics_and_a_reference_are_refused_with_the_reason(case, tmp_path):

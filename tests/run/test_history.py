@@ -14,6 +14,7 @@ from piop.problem.describe import to_text
 from piop.problem.inputs import channels_of, history_of, observed_times, query_coordinates
 from piop.run import Run, fit
 from tests.datasets.test_history import N, flow
+from tests.report_page import data_of
 
 SMALL = {
     "pit": {"width": 8, "blocks": 1, "heads": 2},
@@ -64,6 +65,7 @@ def test_it_is_trained_judged_and_asked(made, tmp_path, backbone):
     assert 0 < found["relative_l2"]["mean"] < 100
     assert found["per_time"]["t"] == [4, 5, 6]  # the rest, without what was shown
     assert "stays at u0" in found["baselines"]
+    assert data_of(again.report().read_text())["inputs"] == []  # the past is not a function
     data = read_dataset(made, flow())
     seen = {"past": data.inputs["past"]}
     predicted = again.predict(seen)

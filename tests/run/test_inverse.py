@@ -10,6 +10,7 @@ from piop import generate
 from piop.errors import UsageError
 from piop.problem import Problem
 from piop.run import Run, fit, resume
+from tests.report_page import data_of, text_of
 
 TEXT = (
     Problem.from_file("darcy_inverse")
@@ -110,3 +111,12 @@ def test_data_of_the_problem_are_known_as_those_of_its_inverse(problem, data, ca
         assert not caplog.records  # the law of what is sought does not say what is learned
         read_dataset(data, Problem.from_yaml(TEXT.replace("3]", "4]")).inverse())
     assert "another version of the spec" in caplog.text
+
+
+def test_its_report_shows_permeabilities_and_every_level_of_noise(run, evaluation):
+    page = run.report().read_text()
+    assert [u["name"] for u in data_of(page)["fields"]["unknowns"]] == ["a"]
+    text = text_of(page)
+    for level in ("0 %", "10 %", "300 %"):
+        assert level in text
+    assert "the operator from u to a" in text or "learn" in text

@@ -11,6 +11,7 @@ from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.run import Run, fit
 from piop.run.parameter_estimation import QUANTILE_95, infer, least_squares
+from tests.report_page import data_of, text_of
 
 TEXT = """
 piop: 1
@@ -272,3 +273,14 @@ def test_a_killed_run_goes_on_to_the_same_parameter(problem, tmp_path):
         rows.append([{k: v for k, v in row.items() if k != "seconds"} for row in found.metrics])
     assert rows[0] == rows[1]
     assert rows[0][-1]["inferred/nu"] != rows[0][4]["inferred/nu"]
+
+
+def test_a_report_gives_the_parameter_with_its_interval(run):
+    page = run.report().read_text()
+    nu = run.folder.read_json("evaluation.json")["inferred"]["nu"]
+    assert "Inferred nu" in text_of(page)
+    assert f"{nu['interval'][0]:.4g} and {nu['interval'][1]:.4g} with 95 % confidence" in text_of(
+        page
+    )
+    (drawn,) = data_of(page)["training"]["inferred"]
+    assert (drawn["name"], drawn["y"]["shape"]) == ("nu", [len(run.metrics)])

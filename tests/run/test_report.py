@@ -1,10 +1,8 @@
 """The report of a run: its numbers are those of the evaluation, and no text of it is code."""
 
 import errno
-import json
 import re
 import shutil
-from html import unescape
 
 import numpy as np
 import pytest
@@ -14,17 +12,8 @@ from piop.problem import Problem
 from piop.report import figures
 from piop.run import Run, fit, resume
 from piop.web import unpack
+from tests.report_page import data_of, text_of
 from tests.small_heat import HEAT
-
-
-def data_of(page):
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
-    return json.loads(found.group(1))
-
-
-def text_of(page):
-    body = page[page.index("<main>") : page.index("</main>")]
-    return unescape(re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", body)))
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.run import fit
 from piop.training.build import signature_of
+from tests.report_page import data_of
 
 SPEC = """piop: 1
 name: case
@@ -86,3 +87,14 @@ def test_networks_learn_from_clouds(problem, path, tmp_path, backbone):
 def test_equations_are_not_trained_on_such_shapes(problem):
     with pytest.raises(NotSupportedError, match="its shape differs from sample to sample"):
         problem.capabilities.equations.require()
+
+
+def test_a_report_shows_each_shape_with_its_own_points(problem, path, tmp_path):
+    run = fit(problem, data=path, physics=False, steps=2, backbone="pit", out=tmp_path / "run")
+    data = data_of(run.report().read_text())
+    fields = data["fields"]
+    assert fields["kind"] == "cloud"
+    assert len(fields["clouds"]) == len(data["rows"])
+    assert fields["reference"]["u"]["shape"] == [len(data["rows"]), 30]
+    assert fields["clouds"][0]["triangles"]
+    assert run.plot("fields").axes
