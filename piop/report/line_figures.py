@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from piop.inferred_parameters import INFERRED, estimate_text
 from piop.report.style import GREY, LINES, figure, label, legend, style_lines
+from piop.training.loop.phases import WEIGHT
 
 OTHER_COLUMNS = {"step", "seconds", "learning_rate", "gradient"}
 SMALLEST_ERROR = 1e-4  # of the largest error: rounding at the initial time is not worth showing
@@ -26,7 +27,7 @@ def loss_figure(rows: Sequence[Mapping[str, float]]) -> Figure:
     """
     fig = figure(6.0, 4.2)
     top, bottom = fig.subplots(2, 1, sharex=True, height_ratios=[3, 1])
-    names = [n for n in dict.fromkeys(k for r in rows for k in r) if _is_loss(n)]
+    names = [n for n in dict.fromkeys(k for r in rows for k in r) if is_loss(n)]
     names.sort(key=lambda n: n != "loss")
     for name, colour in zip(names, (LINES[-1], *LINES[:-1], *[GREY] * len(names)), strict=False):
         step, value = _column(rows, name)
@@ -44,8 +45,9 @@ def loss_figure(rows: Sequence[Mapping[str, float]]) -> Figure:
     return fig
 
 
-def _is_loss(name: str) -> bool:
-    return name not in OTHER_COLUMNS and not name.startswith(INFERRED)
+def is_loss(name: str) -> bool:
+    """Whether a column of the metrics is a loss."""
+    return name not in OTHER_COLUMNS and not name.startswith((INFERRED, WEIGHT))
 
 
 def inferred_figure(

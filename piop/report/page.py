@@ -236,6 +236,14 @@ def _training(run: Run, data: Mapping[str, Any], evaluation: Mapping[str, Any]) 
         ),
         figure("rate", "Step size.", "The step size of the optimiser over the steps of training."),
     ]
+    if training["weights"]:
+        parts.append(
+            figure(
+                "weights",
+                "Weights.",
+                "The weight of each term of the loss, which adapts, over the steps of training.",
+            )
+        )
     if training["inferred"]:
         parts.append(
             figure("inferred", "Inferred parameters.", "Their values over the steps of training.")

@@ -16,11 +16,12 @@ from piop.fields import FunctionSamples, tensor_grid
 from piop.inferred_parameters import INFERRED
 from piop.report.comparison import Comparison
 from piop.report.layouts import Cloud
-from piop.report.line_figures import OTHER_COLUMNS
+from piop.report.line_figures import is_loss
 from piop.report.style import label
 from piop.run.error_bounds.calibration import CONFIDENCE, Calibration
 from piop.run.error_bounds.conformal import bounding_score
 from piop.sampling.typicality import grid_axes
+from piop.training.loop.phases import WEIGHT
 from piop.web import pack
 
 MOST_VALUES = 1_000_000
@@ -284,18 +285,21 @@ def training_data(
         return None
     picks = np.linspace(0, len(rows) - 1, min(len(rows), MOST_ROWS)).round().astype(int)
     few = [rows[i] for i in picks]
-    names = [n for n in dict.fromkeys(k for row in rows for k in row) if n not in OTHER_COLUMNS]
-    losses = sorted((n for n in names if not n.startswith(INFERRED)), key=lambda n: n != "loss")
-    inferred = [n for n in names if n.startswith(INFERRED)]
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    losses = sorted(filter(is_loss, names), key=lambda name: name != "loss")
 
-    def column(name: str) -> dict[str, Any]:
-        pairs = [(row["step"], row[name]) for row in few if row.get(name) is not None]
+    def column(name: str, prefix: str = "", factor: float = 1.0) -> dict[str, Any]:
+        pairs = [(row["step"], factor * row[name]) for row in few if row.get(name) is not None]
         steps, values = np.array(pairs, dtype=float).reshape(-1, 2).T
-        return {"name": name.removeprefix(INFERRED), "x": pack(steps, exact=True),
+        return {"name": name.removeprefix(prefix), "x": pack(steps, exact=True),
                 "y": pack(values, exact=True)}  # fmt: skip
 
+    adaptive = {name.removeprefix(WEIGHT): name for name in names if name.startswith(WEIGHT)}
     return {
-        "losses": [column(n) | {"weight": weights.get(n)} for n in losses],
+        "losses": [
+            column(n) | {"weight": None if n in adaptive else weights.get(n)} for n in losses
+        ],
         "rate": column("learning_rate"),
-        "inferred": [column(name) for name in inferred],
+        "weights": [column(n, WEIGHT, weights.get(part, 1.0)) for part, n in adaptive.items()],
+        "inferred": [column(n, INFERRED) for n in names if n.startswith(INFERRED)],
     }

@@ -367,6 +367,11 @@
     new Plots.LinePlot(place("rate"), { x: "step", y: "step size", legend: false,
       description: "Step size over the steps of training" }).update({
       lines: [{ name: "step size", style: "c6", x: values(training.rate.x), y: values(training.rate.y) }] });
+    if (place("weights"))
+      new Plots.LinePlot(place("weights"), { x: "step", y: "weight", logY: true,
+        description: "Weights of the terms over the steps of training" }).update({
+        lines: training.weights.map((w, i) => ({ name: w.name, style: colours[(i + 1) % 5],
+          x: values(w.x), y: values(w.y) })) });
     if (place("inferred"))
       new Plots.LinePlot(place("inferred"), { x: "step", y: "value",
         description: "Inferred parameters over the steps of training" }).update({

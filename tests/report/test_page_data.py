@@ -161,4 +161,10 @@ def test_losses_weights_and_inferred_parameters_are_kept():
     assert (steps[0], steps[-1]) == (1, 2000)
     assert np.allclose(unpack(loss["y"]), 1 / steps)
     assert found["inferred"][0]["name"] == "nu"
+    assert found["weights"] == []
+    adapting = [row | {"weight/data": 3.0 * row["step"]} for row in rows]
+    found = page_data.training_data(adapting, {"data": 2.0})
+    assert [loss["name"] for loss in found["losses"]] == ["loss", "data"]  # a weight is no loss
+    assert found["losses"][1]["weight"] is None
+    assert np.allclose(unpack(found["weights"][0]["y"]), 6 * unpack(found["weights"][0]["x"]))
     assert page_data.training_data([], {}) is None

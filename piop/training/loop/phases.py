@@ -51,6 +51,9 @@ class TrainingTask:
     weightings: Weightings
 
 
+WEIGHT = "weight/"
+"""What the factors of parts of the loss that adapt begin with in the rows of the metrics."""
+
 StepResult = tuple[dict[str, Any], int]
 """The row of metrics of a step, and how many gradients it took."""
 
@@ -132,7 +135,9 @@ class Stochastic(Phase):
         self.optimiser.step()
         decay_weights(self._decaying, rate * config.weight_decay)
         self.average.update()
-        return {**parts, "gradient": norm, "learning_rate": rate}, 1
+        factors = weightings.of_parts(batch, parts.keys() - {"loss"})
+        weights = {WEIGHT + part: factors[part] for part in parts if part in factors}
+        return {**parts, **weights, "gradient": norm, "learning_rate": rate}, 1
 
     def weights(self) -> dict[str, Tensor]:
         """Return the running mean, or the present weights where none is kept."""

@@ -233,6 +233,16 @@ class Weightings:
         members = self.members if weights else ()
         return math.prod((member.of_part(weights, part) for member in members), start=1.0)
 
+    def of_parts(self, batch: Batch, parts: Collection[str]) -> dict[str, Tensor]:
+        """Return the factors of parts of the loss that adapt: part → ``[]``.
+
+        Args:
+            batch: The batch of a step, whose weights they are.
+            parts: Names of the parts.
+        """
+        each = {part: self.of_part(batch.weights, part) for part in parts}
+        return {part: factor for part, factor in each.items() if isinstance(factor, Tensor)}
+
     def observe(self, squares: Tensor, queries: Tensor) -> dict[str, Tensor]:
         """Return the sums that all weights need."""
         squares, queries = squares.detach(), queries.detach()

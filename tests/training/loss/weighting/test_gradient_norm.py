@@ -56,3 +56,14 @@ def test_a_part_that_is_switched_off_takes_no_part(heat, builder):
     built = builder(heat, constraints="soft", weighting="gradient_norm", boundary_weight=0.0)
     (member,) = built.loss.weightings.members
     assert member.parts == ("residual", "initial")
+
+
+def test_factors_that_adapt_are_given_by_part_and_others_are_not(heat, builder):
+    built = builder(heat, constraints="soft", weighting="gradient_norm")
+    weightings, batch = built.loss.weightings, built.draw(0, 0.0)
+    parameters = [p for p in built.loss.parameters() if p.requires_grad]
+    ready = weightings.prepare(batch, 0, eager_gradients(built.loss, Profile()), parameters)
+    found = weightings.of_parts(ready, ["residual", "initial", "data"])
+    assert list(found) == ["residual", "initial"]
+    (member,) = weightings.members
+    assert found["initial"] == member.of_part(ready.weights, "initial") != 1
