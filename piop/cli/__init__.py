@@ -9,7 +9,7 @@ from typing import NoReturn
 import click
 
 from piop import __version__
-from piop.cli import backbones, data, operators, report, settings, solve, specs
+from piop.cli import backbones, data, explore, operators, report, settings, solve, specs
 from piop.cli.failures import run_command
 from piop.errors import did_you_mean
 
@@ -47,7 +47,8 @@ def cli() -> None:
 
 for _command in (
     *(specs.new, specs.check, solve.solve, solve.resume, operators.evaluate, operators.predict),
-    *(report.report, report.plot, data.data, backbones.backbones, settings.settings),
+    *(report.report, report.plot, explore.explore),
+    *(data.data, backbones.backbones, settings.settings),
 ):
     cli.add_command(_command)
 

@@ -26,6 +26,7 @@ class _Integer(click.IntRange):
 
 COUNT, COUNT_OR_ZERO = _Integer(1, MOST), _Integer(0, MOST)
 SEED, THREADS = _Integer(0, LARGEST_SEED), _Integer(1, MOST_THREADS)
+PORT = _Integer(1, 65535)
 DEVICE = click.Choice(["cpu", "cuda"])
 
 

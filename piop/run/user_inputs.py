@@ -347,10 +347,16 @@ def read_functions(problem: Problem, given: InputData | None) -> dict[str, Input
     if functions := _given_functions(given):
         return functions
     found = read_inputs(problem, given)
-    return {i.name: _interpolate(problem, i, found[i.name]) for i in problem.visible_inputs}
+    return {i.name: interpolate_input(problem, i, found[i.name]) for i in problem.visible_inputs}
 
 
-def _interpolate(problem: Problem, item: Input, samples: FunctionSamples) -> InputFunction:
+def interpolate_input(problem: Problem, item: Input, samples: FunctionSamples) -> InputFunction:
+    """Make functions of the sensors of one input; see :func:`read_functions`.
+
+    Raises:
+        DataError: Where the interpolant does not meet the values.
+        NotSupportedError: For a history.
+    """
     axes = input_axes(problem, item)
     grid = _tensor_grid(axes, samples) if item.smooth and axes else None
     if grid is not None:

@@ -20,6 +20,7 @@
  *       .update({values, scale, points, triangles})   [[x, y], ...] and [[a, b, c], ...]
  *       .update({values, scale, points})              scattered points
  *           and markers: [[x, y], ...]                such as sensors
+ *           and cursor: [x, y]                        that of the keyboard; null for none
  *       .toData(event) -> {x, y}; .element, .svg
  *   new Plots.Player(element, {name, unit, values, index, onchange, rate})
  *       .index, .set(index), .stop()                  play button and slider
@@ -592,6 +593,11 @@ const Plots = (() => {
       for (const [mx, my] of content.markers || [])
         parts.append(svg("circle", { class: "sensor", cx: this.xAxis.pixel(mx),
           cy: this.yAxis.pixel(my), r: 2.5 }));
+      if (content.cursor) {
+        const [cx, cy] = [this.xAxis.pixel(content.cursor[0]), this.yAxis.pixel(content.cursor[1])];
+        parts.append(svg("circle", { class: "cursor outer", cx, cy, r: 8 }),
+          svg("circle", { class: "cursor", cx, cy, r: 8 }));
+      }
       this.svg.replaceChildren(parts);
     }
     paint(colours, left, top, across, inner) {

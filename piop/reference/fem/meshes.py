@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -13,7 +13,7 @@ from scipy.spatial import KDTree
 from skfem.mesh import MeshTri1, MeshTri2
 from sympy import Expr
 
-from piop.domain import Outline, Radius, RegionFamily
+from piop.domain import Coordinate, Outline, Radius, RegionFamily
 from piop.domain.triangulation import TriangleMesh, triangulate
 from piop.reference.fem.space import Array
 from piop.reference.input_values import Sources
@@ -208,6 +208,17 @@ def mesh_for(outline: Outline, points: int) -> TriangleMesh:
         if have >= wanted:
             return mesh
         side *= min(_FINER, math.sqrt(have / wanted))
+
+
+def grid_side(space: Sequence[Coordinate], shape: Sequence[int]) -> float:
+    """Return how long sides of triangles are that are as large as the cells of a grid.
+
+    Args:
+        space: Axes of the box around the shape.
+        shape: Points of the grid along each.
+    """
+    counts = zip(space, shape, strict=True)
+    return math.sqrt(math.prod(c.length / max(n - 1, 1) for c, n in counts))
 
 
 def node_count(mesh: TriangleMesh) -> int:

@@ -21,6 +21,7 @@ from piop.forms.weak import WeakForm, weak_form
 from piop.reference.features import Features
 from piop.reference.fem.meshes import (
     MeshHierarchy,
+    grid_side,
     mesh_for,
     node_count,
     samples_by_region,
@@ -156,8 +157,7 @@ class MeshSolver(LevelSolver[GridLevel, GridResult]):
         self.form, self.outline = form, outline
         self.largest = min(_MOST, request.limits.modes[1] ** 2)
         if self.problem.points is None:
-            counts = zip(self.problem.space, request.shape, strict=True)
-            self.side = math.sqrt(math.prod(c.length / max(n - 1, 1) for c, n in counts))
+            self.side = grid_side(self.problem.space, request.shape)
             mesh = triangulate(outline, self.side)
         else:
             mesh = mesh_for(outline, self.problem.points)
