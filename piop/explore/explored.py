@@ -22,7 +22,7 @@ from piop.datasets.lazy_arrays import (
     P_VALUE,
     SENSOR_ERROR,
 )
-from piop.errors import NotSupportedError, UsageError
+from piop.errors import NotSupportedError, PiopError, UsageError
 from piop.explore.display import Display
 from piop.explore.limits import WAVES
 from piop.explore.page_inputs import (
@@ -189,6 +189,14 @@ class Explored:
             values = predict_values(self.run.problem, self.run.model, observed, queries)
             arrays["values"] = self._channels(values, 1)
         return (header, arrays), observed
+
+    def prepare(self) -> None:
+        """Test one input, since what is drawn for the first takes seconds and serves all others."""
+        with suppress(PiopError):
+            given = {item.name: {"kind": "draw", "seed": 0} for item in self.problem.visible_inputs}
+            inputs = self.read(given, None)
+            if self.run is not None:
+                self.trust(inputs, inputs.observe(inputs.functions()))
 
     def whole(self, observed: Mapping[str, FunctionSamples]) -> Tensor:
         """Return the operator's answer at all times ``[N, C]``, float64."""

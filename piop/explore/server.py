@@ -285,6 +285,7 @@ async def _serve(
         parameters = {} if explored.run is None else explored.run.inferred
         solver = ReferenceSolver(explored.source, explored.display, parameters)
     compute = Compute()
+    beginning = asyncio.create_task(compute.thoroughly(explored.prepare))
     app = application(explored, compute, solver, port)
     config = uvicorn.Config(
         app,
@@ -306,6 +307,7 @@ async def _serve(
     try:
         await uvicorn.Server(config).serve(sockets=[listening])
     finally:
+        beginning.cancel()
         if warming is not None:
             warming.cancel()
         if solver is not None:

@@ -54,6 +54,7 @@ class Session:
         self.idle = idle
         self._send = send
         self._newest: ShowRequest | None = None
+        self._solved: tuple[str, Reference, float] | None = None
         self._wake = asyncio.Event()
 
     def take(self, text: str) -> None:
@@ -90,9 +91,7 @@ class Session:
             if await self._superseded_within(self.idle):
                 return
             if self.solver is not None:
-                solving = self.solver.solve(request.inputs, request.sensors)
-                reference = asyncio.create_task(solving)
-                await self._frame("solving", request, {}, {})
+                reference = asyncio.create_task(self._solve(self.solver, request))
             values = None
             if self.explored.run is not None:
                 stage = "trust"
@@ -110,6 +109,16 @@ class Session:
         finally:
             if reference is not None and not reference.done():
                 reference.cancel()
+
+    async def _solve(
+        self, solver: ReferenceSolver, request: ShowRequest
+    ) -> tuple[Reference, float]:
+        """Solve the reference; where only sensors or the time changed, it is the one before."""
+        key = json.dumps(request.inputs, sort_keys=True)
+        if self._solved is None or self._solved[0] != key:
+            await self._frame("solving", request, {}, {})
+            self._solved = key, *await solver.solve(request.inputs, request.sensors)
+        return self._solved[1:]
 
     async def _operator(
         self, request: ShowRequest, inputs: PageInputs, observed: Mapping[str, Any]

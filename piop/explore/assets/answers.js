@@ -34,7 +34,7 @@ export class Cards {
     this.error = new Card("True error", "error");
     this.reference = new Card("Reference", "reference");
     this.all = run ? [this.distribution, this.bound, this.error, this.reference] : [this.reference];
-    if (run && !about.inputs.length) this.all.shift();
+    if (run && !about.inputs.length) this.all.splice(0, 2);
     this.element = html("div", { class: "cards" }, ...this.all.map((card) => card.element));
   }
   /** A newer input is on its way: what is shown belongs to the one before. */
@@ -139,6 +139,12 @@ class Curves {
   }
 }
 
+/** Two colours about zero only where values of both signs count. */
+function coloursOf([low, high]) {
+  const both = Math.min(-low, high) > 0.02 * Math.max(-low, high);
+  return Plots.scale(both ? "diverging" : "sequential", [low, high]);
+}
+
 /** Maps over two axes or triangles: operator, reference, error. */
 class Maps {
   constructor(element, about, display, names) {
@@ -169,7 +175,7 @@ class Maps {
     const where = this.display.points
       ? { points: this.display.points, triangles: this.display.triangles }
       : { x: this.display.axes[0].values, y: this.display.axes[1].values };
-    const scale = Plots.scale("auto", range);
+    const scale = coloursOf(range);
     const show = (part, values, colours) => {
       if (!part) return;
       part.figure.hidden = !values;
@@ -261,19 +267,16 @@ export class Answer {
       this.player.show();
     }
   }
-  /** An answer at the time shown; the inputs are new if `fresh`. */
+  /** An answer at the time shown; `fresh` tells whether inputs are new, or sensors as well. */
   atTime(found, fresh) {
-    if (fresh) {
-      this.whole = this.reference = this.bounds = this.errors = null;
-      this.range = null;
-    }
+    if (fresh.operator) this.whole = this.bounds = this.errors = null;
+    if (fresh.inputs) this.reference = null;
     this.now = found.arrays.values || null;
     this.nowFrame = found.frame;
     this.draw();
   }
   setWhole(found) {
     this.whole = found.arrays.values;
-    this.range = null;
     this.draw();
   }
   setTrust(found) {
@@ -283,7 +286,6 @@ export class Answer {
   }
   setReference(found) {
     this.reference = found.arrays.values;
-    this.range = null;
     this.errors = found.error_over_time;
     this.cards.compare(found);
     this.draw();

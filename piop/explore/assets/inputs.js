@@ -103,16 +103,16 @@ class FunctionPanel extends InputPanel {
     this.hint = html("p", { class: "hint" });
     this.count = html("span", { class: "soft", "data-count": item.name });
     this.within = html("input", { type: "checkbox" });
-    this.within.checked = true;
+    this.within.checked = item.waves.length > 0;
     this.within.addEventListener("change", () => {
       if (this.definition.kind === "values")
         this.change({ ...this.definition, within: this.within.checked });
     });
     const near = html("label", { title: "Take the nearest function that the distribution can draw" },
-      this.within, "keep to its waves");
+      this.within, "only its waves");
     const random = !["grid"].includes(item.sensors.place);
     this.drawing = html("span", { class: "controls" }, button("Draw anew", () => page.redraw(item.name)));
-    if (item.smooth) this.drawing.append(near);
+    if (item.waves.length) this.drawing.append(near);
     this.placing = html("span", { class: "controls", hidden: "" },
       button("Spec’s sensors", () => page.place(item.name, null)),
       ...(random ? [button("Place anew", () => page.place(item.name,

@@ -122,7 +122,8 @@ class Page {
       this.waiting = false;
       const { inputs, sensors, frame } = this.state;
       const id = ++this.number;
-      this.sent.set(id, { at: performance.now(), inputs: JSON.stringify(inputs) });
+      const [own, places] = [JSON.stringify(inputs), JSON.stringify(sensors)];
+      this.sent.set(id, { at: performance.now(), inputs: own, operator: own + places });
       this.connection.send({ type: "show", id, inputs, sensors, frame });
       this.answer.cards.stale();
     });
@@ -152,11 +153,10 @@ class Page {
     if (message.id === this.number) then();
   }
   shown(message) {
-    const { at, inputs } = this.sent.get(message.id) || { at: performance.now(), inputs: "" };
+    const { at, inputs, operator } = this.sent.get(message.id) || { at: performance.now() };
     for (const id of this.sent.keys()) if (id <= message.id) this.sent.delete(id);
-    const fresh = inputs !== this.shownInputs;
-    this.shownInputs = inputs;
-    if (fresh && this.about.mode === "run") this.answer.cards.error.stale();
+    const fresh = { inputs: inputs !== this.shownInputs, operator: operator !== this.shownOperator };
+    [this.shownInputs, this.shownOperator] = [inputs, operator];
     this.panels.forEach((panel) => panel.show(message));
     this.answer.atTime(message, fresh);
     this.say("");
