@@ -121,6 +121,13 @@ def main(source: str, parameters: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = cast("BinaryIO", os.fdopen(os.dup(1), "wb"))
     os.dup2(2, 1)  # what is printed must not mix with the answers
+
+    def answer(header: Mapping[str, Any], values: bytes = b"") -> None:
+        try:
+            write_message(answers, header, values)
+        except OSError:  # the server has ended
+            os._exit(0)
+
     with contextlib.suppress(OSError, AttributeError):
         os.nice(5)  # answers of the operator come first
     import torch
@@ -141,7 +148,7 @@ def main(source: str, parameters: str) -> None:
     jobs: queue.Queue[dict[str, Any]] = queue.Queue()
     signal.signal(signal.SIGINT, stops.interrupt)
     threading.Thread(target=stops.read, args=(sys.stdin.buffer, jobs), daemon=True).start()
-    write_message(answers, {"ready": True})
+    answer({"ready": True})
     while True:
         job = jobs.get()
         values = b""
@@ -158,7 +165,7 @@ def main(source: str, parameters: str) -> None:
         except Exception as error:  # a bug in the solver must not end the page
             header = {"failed": f"unexpected {type(error).__name__}: {error}"}
         stops.running = -1
-        write_message(answers, {"number": job["number"], **header}, values)
+        answer({"number": job["number"], **header}, values)
 
 
 if __name__ == "__main__":

@@ -271,22 +271,10 @@ def serve(
         asyncio.run(_serve(explored, listening, browser, announce))
 
 
-async def _serve(
-    explored: Any, listening: socket.socket, browser: bool, announce: Callable[[str, str], None]
-) -> None:
+def make_server(app: Any) -> Any:
+    """Return the server of an application, with its limits: a :class:`uvicorn.Server`."""
     import uvicorn
 
-    from piop.explore.compute import Compute
-    from piop.explore.reference_solver import ReferenceSolver
-
-    port = listening.getsockname()[1]
-    solver = None
-    if explored.problem.capabilities.solver:
-        parameters = {} if explored.run is None else explored.run.inferred
-        solver = ReferenceSolver(explored.source, explored.display, parameters)
-    compute = Compute()
-    beginning = asyncio.create_task(compute.thoroughly(explored.prepare))
-    app = application(explored, compute, solver, port)
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -299,17 +287,32 @@ async def _serve(
         timeout_graceful_shutdown=1,
         server_header=False,
     )
+    return uvicorn.Server(config)
+
+
+async def _serve(
+    explored: Any, listening: socket.socket, browser: bool, announce: Callable[[str, str], None]
+) -> None:
+    from piop.explore.compute import Compute
+    from piop.explore.reference_solver import ReferenceSolver
+
+    port = listening.getsockname()[1]
+    compute, beginning, solver = Compute(), [], None
+    beginning.append(asyncio.create_task(compute.thoroughly(explored.prepare)))
+    if explored.problem.capabilities.solver:
+        parameters = {} if explored.run is None else explored.run.inferred
+        solver = ReferenceSolver(explored.source, explored.display, parameters)
+        beginning.append(asyncio.create_task(solver.warm_up()))
     url = f"http://{HOST}:{port}/"
-    warming = asyncio.create_task(solver.warm_up()) if solver is not None else None
+    server = make_server(application(explored, compute, solver, port))
     announce(url, explored.problem.name)
     if browser:
         await asyncio.to_thread(webbrowser.open, url)
     try:
-        await uvicorn.Server(config).serve(sockets=[listening])
+        await server.serve(sockets=[listening])
     finally:
-        beginning.cancel()
-        if warming is not None:
-            warming.cancel()
+        for task in beginning:
+            task.cancel()
         if solver is not None:
             await solver.close()
         compute.close()

@@ -199,7 +199,8 @@ def test_covariance_on_a_grid_is_that_of_its_points_in_any_order(phase, item, pr
     space = [axis("x"), axis("y"), axis("z")]
     p = problem(item("a", ["x", "y", "z"], law), space=space)
     prior = input_sampler(p, p.inputs[0]).prior()
-    grid = tensor_grid([torch.tensor(t).double() for t in ([0.1, 0.5], [0.0, 0.2, 0.7], [0.3, 0.9])])
+    ticks = [0.1, 0.5], [0.0, 0.2, 0.7], [0.3, 0.9]
+    grid = tensor_grid([torch.tensor(t).double() for t in ticks])
     grid = grid[torch.randperm(len(grid), generator=torch.Generator().manual_seed(0))][None]
     of_any_points = covariance(prior, grid, grid.clone())  # not known to be the same points
     torch.testing.assert_close(covariance(prior, grid, grid), of_any_points)
