@@ -43,7 +43,8 @@ def with_solver(explored, use, **settings):
 
 def test_it_solves_fails_stops_and_starts_again(explored):
     """One process, since its start takes seconds."""
-    bad = {"u0": {"kind": "sensors", "points": [[0.0], [0.1], [0.5]], "values": [0, 9, -9]}}
+    points = [[0.1 * i] for i in range(9)]  # more values than the distribution has waves
+    bad = {"u0": {"kind": "sensors", "points": points, "values": [9, -9, 0] * 3}}
 
     async def use(solver):
         first, seconds = await solver.solve(DRAWN, None)

@@ -9,7 +9,7 @@ import sympy
 import torch
 
 from piop.errors import DataError, NotSupportedError
-from piop.fields import FunctionSamples, tensor_grid
+from piop.fields import FunctionSamples
 from piop.sampling import observe, place_sensors, reconstruct, sample_inputs
 from piop.sampling.distributions import input_sampler
 from piop.sampling.functions import ProductFunction
@@ -191,19 +191,6 @@ def test_covariance_over_frequencies_is_that_over_functions(item, problem, axis)
     torch.testing.assert_close(
         variance_at(prior, x[:1])[0], covariance(prior, x[:1], x[:1])[0].diagonal()
     )
-
-
-@pytest.mark.parametrize("phase", [(0.0, 6.28), (0.0, 1.0)])
-def test_covariance_on_a_grid_is_that_of_its_points_in_any_order(phase, item, problem, axis):
-    law = laws.FourierSeries(3, (0.5, 1.0), (0, 2), phase)
-    space = [axis("x"), axis("y"), axis("z")]
-    p = problem(item("a", ["x", "y", "z"], law), space=space)
-    prior = input_sampler(p, p.inputs[0]).prior()
-    ticks = [0.1, 0.5], [0.0, 0.2, 0.7], [0.3, 0.9]
-    grid = tensor_grid([torch.tensor(t).double() for t in ticks])
-    grid = grid[torch.randperm(len(grid), generator=torch.Generator().manual_seed(0))][None]
-    of_any_points = covariance(prior, grid, grid.clone())  # not known to be the same points
-    torch.testing.assert_close(covariance(prior, grid, grid), of_any_points)
 
 
 def test_waves_of_partial_phase_have_their_own_variance_for_sine_and_cosine(item, problem, axis):
