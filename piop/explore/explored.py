@@ -34,7 +34,7 @@ from piop.explore.page_inputs import (
 )
 from piop.fields import FunctionSamples, tensor_grid
 from piop.metrics import relative_l2, relative_l2_by_time
-from piop.problem import Input, Problem
+from piop.problem import Coordinate, Input, Problem
 from piop.problem.describe import equation_texts, to_json
 from piop.problem.inputs import history_of
 from piop.run import Run
@@ -321,7 +321,7 @@ def waves_of(problem: Problem, item: Input) -> list[dict[str, Any]]:
     for number in chosen:
         position = torch.unravel_index(torch.tensor(number), shape)
         columns = zip(input_axes(problem, item), spectrum.bases, position, strict=True)
-        names = [_wave_name(basis, int(k), axis.length) for axis, basis, k in columns]
+        names = [_wave_name(basis, int(k), axis, len(item.of) > 1) for axis, basis, k in columns]
         found.append(
             {
                 "number": number,
@@ -333,12 +333,13 @@ def waves_of(problem: Problem, item: Input) -> list[dict[str, Any]]:
     return found
 
 
-def _wave_name(basis: TrigonometricBasis, number: int, length: float) -> str:
-    """Name a function of a basis by its periods along the axis, such as ``sin 2``."""
-    periods = float(basis.frequency[number]) * length / (2 * math.pi)
+def _wave_name(basis: TrigonometricBasis, number: int, axis: Coordinate, named: bool) -> str:
+    """Name a function of a basis by its periods along the axis, such as ``sin 2`` or ``sin 2x``."""
+    periods = float(basis.frequency[number]) * axis.length / (2 * math.pi)
     if periods == 0:
         return "1"
-    return f"{'cos' if float(basis.phase[number]) == 0 else 'sin'} {periods:.3g}"
+    kind = "cos" if float(basis.phase[number]) == 0 else "sin"
+    return f"{kind} {periods:.3g}{axis.name * named}"
 
 
 def _range_of_number(item: Input, mean: float, std: float) -> dict[str, Any]:

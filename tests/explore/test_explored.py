@@ -181,7 +181,7 @@ def test_waves_are_those_of_largest_variance_with_their_names():
     field = Problem.from_file("burgers2d")
     own = waves_of(field, field.inputs[0])
     assert len(own) == 16
-    assert "cos 1 × sin 1" in [w["name"] for w in own]
+    assert "cos 1x × sin 1y" in [w["name"] for w in own]
 
 
 @pytest.mark.parametrize("name", ["lotka_volterra", "heat3d", "stokes_channel", "kdv"])

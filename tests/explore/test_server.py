@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from contextlib import ExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,11 +21,12 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from piop.errors import UsageError
-from piop.explore import server
+from piop.explore import limits, server
 from piop.explore.limits import MESSAGE_BYTES, SENSORS, SOCKETS, UPLOAD_BYTES
 from piop.explore.messages import read_frame
 from piop.run import Run
 
+ROOT = Path(__file__).resolve().parents[2]
 DRAWN = {"u0": {"kind": "draw", "seed": 2}}
 
 
@@ -276,6 +278,28 @@ def test_a_missing_extra_is_named_with_its_command(monkeypatch, tmp_path):
     monkeypatch.setattr(server, "find_spec", lambda name: None if name == "uvicorn" else object())
     with pytest.raises(UsageError, match=r"package uvicorn.*pip install 'piop\[explore\]'"):
         server.serve("burgers")
+
+
+def test_the_documentation_states_the_limits_of_the_code():
+    text = " ".join((ROOT / "docs" / "explore.md").read_text().split())
+    shown = limits.SHOWN_POINTS
+    for stated in (
+        f"{shown[1][0]} times and {shown[1][1]} points",
+        f"{shown[2][0]} times and {shown[2][1]} × {shown[2][1]} points",
+        f"{shown[3][0]} times and {shown[3][1]} × {shown[3][1]} × {shown[3][1]} points",
+        f"longer than {limits.REFERENCE_SECONDS:g} seconds",
+        f"the {limits.WAVES} strongest waves",
+        f"{SOCKETS} pages at once",
+        f"messages of {MESSAGE_BYTES // 1024} KiB, and {limits.MESSAGES_PER_SECOND} of them",
+        f"{SENSORS} sensors or painted values",
+        f"at most {UPLOAD_BYTES // 2**20} MiB",
+    ):
+        assert stated in text
+    page = (ROOT / "piop/explore/assets/link.js").read_text()
+    assert "more than 16,000 characters" in text
+    assert "LONGEST = 16000" in page
+    own = (ROOT / "piop/explore/assets/page.js").read_text()
+    assert f"LARGEST_FILE = {UPLOAD_BYTES // 2**20} * 2 ** 20" in own
 
 
 def free_port():

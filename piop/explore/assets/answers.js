@@ -237,11 +237,16 @@ export class Answer {
     const slider = html("input", { type: "range", min: 0, max: axis.values.length - 1, step: 1,
       "aria-label": `cut at ${axis.name}` });
     slider.value = this.view.depth;
+    const where = html("span", {});
+    const tell = () =>
+      (where.textContent = `${axis.name} = ${number(axis.values[this.view.depth], 2)}`);
+    tell();
     slider.addEventListener("input", () => {
       this.view.depth = Number(slider.value);
+      tell();
       this.draw();
     });
-    controls.append(html("label", { class: "choice" }, `cut at ${axis.name} `, slider));
+    controls.append(html("label", { class: "choice cut" }, "cut at", slider, where));
   }
   /** The axis of curves: that of space, or time where there is no space. */
   axis() {

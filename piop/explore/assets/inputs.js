@@ -76,7 +76,7 @@ export class NumberPanel extends InputPanel {
         this.set(Number(this.field.value));
     });
     this.element.append(html("div", { class: "number" }, this.slider, this.field,
-      button("Draw anew", () => page.redraw(item.name))),
+      button("New random", () => page.redraw(item.name))),
     html("p", { class: "hint" }, `drawn from ${number(low, 3)} to ${number(high, 3)}`));
   }
   set(value) {
@@ -111,7 +111,7 @@ class FunctionPanel extends InputPanel {
     const near = html("label", { title: "Take the nearest function that the distribution can draw" },
       this.within, "only its waves");
     const random = !["grid"].includes(item.sensors.place);
-    this.drawing = html("span", { class: "controls" }, button("Draw anew", () => page.redraw(item.name)));
+    this.drawing = html("span", { class: "controls" }, button("New random", () => page.redraw(item.name)));
     if (item.waves.length) this.drawing.append(near);
     this.placing = html("span", { class: "controls", hidden: "" },
       button("Spec’s sensors", () => page.place(item.name, null)),
@@ -121,7 +121,7 @@ class FunctionPanel extends InputPanel {
       this.count);
     this.element.append(
       html("div", { class: "controls" },
-        modes(["draw", "sensors"], ["Draw", "Sensors"], (mode) => this.setMode(mode)),
+        modes(["draw", "sensors"], ["By hand", "Sensors"], (mode) => this.setMode(mode)),
         this.drawing, this.placing),
       this.surface, this.hint, this.extra);
     this.addWaves();
@@ -142,7 +142,7 @@ class FunctionPanel extends InputPanel {
   addWaves() {
     const { waves } = this.item;
     if (!waves.length) return;
-    const grid = html("div", { class: "sliders" });
+    const grid = html("div", { class: this.item.axes.length > 1 ? "sliders long" : "sliders" });
     this.waves = waves.map((wave) => {
       const reach = 3.5 * wave.std;
       const output = html("output", {});
@@ -180,7 +180,7 @@ class FunctionPanel extends InputPanel {
       if (!waves) break;
       const value = waves[wave.number];
       if (document.activeElement !== input) input.value = value;
-      output.textContent = number(value, 3);
+      output.textContent = number(value, 2);
       input.setAttribute("aria-valuetext", number(value, 3));
     }
     this.redraw();
@@ -388,12 +388,17 @@ export class MapPanel extends FunctionPanel {
       modes([1, -1], ["Raise", "Lower"], (sign) => (this.sign = sign)),
       html("label", {}, "width", slider("width of the brush", 0.05, 0.3, 0.01, this.width,
         (v) => (this.width = v))));
-    if (c)
-      this.extra.append(html("label", {}, `cut at ${c.name}`, slider(`cut at ${c.name}`, 0,
+    if (c) {
+      const where = html("span", {});
+      const tell = () => (where.textContent = `${c.name} = ${number(c.values[this.depth], 2)}`);
+      tell();
+      this.extra.append(html("label", {}, "cut at", slider(`cut at ${c.name}`, 0,
         c.values.length - 1, 1, this.depth, (v) => {
           this.depth = v;
+          tell();
           this.redraw();
-        })));
+        }), where));
+    }
   }
   cut(values) {
     if (this.depth === null) return values;

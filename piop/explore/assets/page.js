@@ -244,7 +244,7 @@ class Page {
       return made;
     };
     if (this.about.inputs.length) {
-      button("Draw all anew (n)", () => this.redrawAll());
+      button("New random input (n)", () => this.redrawAll());
       const file = html("input", { type: "file", accept: ".csv,.nc,.npz,.h5", class: "hidden-text",
         tabindex: "-1", "aria-hidden": "true" });
       file.addEventListener("change", () => {
