@@ -30,8 +30,20 @@ from piop.problem import Problem
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 BUDGETS = (
-    (re.compile(r'time="\d+[smh]"'), "steps=3, samples=2, calibrate=0"),
-    (re.compile(r"--time \d+[smh]"), "--steps 3 --samples 2 --calibrate 0"),
+    (
+        re.compile(r'time="\d+[smh]", calibrate=\d+'),
+        "steps=3, samples=2, calibrate=20, functions=2",
+    ),
+    (re.compile(r'time="\d+[smh]"'), "steps=3, samples=2, calibrate=0, functions=2"),
+    (
+        re.compile(r"--no-physics --time \d+[smh]"),
+        "--no-physics --steps 3 --samples 2 --calibrate 0 --no-compile --set data_functions=2",
+    ),
+    (
+        re.compile(r"--time \d+[smh]"),
+        "--steps 3 --samples 2 --calibrate 0 --no-compile --set functions=2",
+    ),
+    (re.compile(r"--calibrate \d\d+"), "--calibrate 20"),
 )
 """Text of a page → text that is run."""
 _FENCE = re.compile(
@@ -39,7 +51,7 @@ _FENCE = re.compile(
     r"^```(?P<language>\w+)(?P<info>[^\n]*)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
-RUN = ("python", "console", "bash", "yaml")
+RUN = ("python", "console", "bash", "yaml", "csv")
 
 
 @dataclass(frozen=True)
@@ -136,6 +148,10 @@ class Page:
     def _merged(self, text: str) -> str:
         return "".join({**_sections(self.first), **_sections(text)}.values())
 
+    def _csv(self, block: Block) -> None:
+        assert block.title, f"{block.place}: a CSV file has a name (title=…)"
+        Path(block.title).write_text(block.text)
+
     def _bash(self, block: Block) -> None:
         self._console(block)
 
@@ -146,7 +162,7 @@ class Page:
                 continue
             assert words[0] == "piop", f"{block.place}: {command!r} is no command of piop"
             code, said = _call(words[1:])
-            refused = any(".yaml:" in line for line in shown)
+            refused = any(".yaml:" in line or line.startswith("piop: ") for line in shown)
             assert code == (2 if refused else 0), f"{block.place}: {command}\n{said}"
             if "differs" not in block.directive:
                 _compare(shown, said, f"{block.place}: {command}")

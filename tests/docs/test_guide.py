@@ -8,7 +8,7 @@ from tests.docs.pages import DOCS, RUN, Page, blocks, commands
 
 PAGES = [DOCS / "index.md", *sorted((DOCS / "guide").glob("*.md"))]
 SLOW = [page for page in PAGES if any("slow" in block.directive for block in blocks(page))]
-LANGUAGES = {*RUN, "text", "toml", "csv", "cpp"}
+LANGUAGES = {*RUN, "text"}
 
 
 def _run(page, tmp_path, monkeypatch, slow):
