@@ -76,7 +76,7 @@ def _by_name(given: Any) -> Mapping[Any, Any]:
     if not isinstance(given, Mapping):
         raise DataError(
             f"inputs: {excerpt(given)} does not name its inputs; give a mapping of the name of "
-            "each to its values, or a data set. Files are read by piop.datasets.read_sensors"
+            "each to its values, or a data set. Files are read by piop.read_sensors"
         )
     return given
 

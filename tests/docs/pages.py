@@ -3,6 +3,7 @@
 A comment before a block says how a test treats it:
 
     <!-- test: skip, REASON -->     it is not run
+    <!-- test: needs MODULE -->     it is run, in the slow test, where the module is installed
     <!-- test: slow -->             it is run in the slow test of its page, after all before it
     <!-- test: differs -->          its output is not compared with what the page shows
     <!-- test: error -->            YAML that piop refuses, with the message shown next
@@ -20,6 +21,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,11 @@ class Block:
         """The name of the file that the page says it is."""
         found = re.search(r'title="([^"]+)"', self.info)
         return found[1] if found else None
+
+    @property
+    def slow(self) -> bool:
+        """Whether it is left to the slow test."""
+        return self.directive.startswith(("slow", "needs"))
 
     @property
     def place(self) -> str:
@@ -127,7 +134,8 @@ class Page:
 
     def run(self, block: Block) -> None:
         """Run a block, and check what it prints where the page shows it."""
-        if block.directive.startswith("skip"):
+        word, _, module = block.directive.partition(" ")
+        if word.startswith("skip") or (word == "needs" and find_spec(module) is None):
             return
         getattr(self, f"_{block.language}")(block)
 
