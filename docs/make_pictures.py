@@ -1,14 +1,18 @@
 """Draw the pictures of the guide: ``python docs/make_pictures.py [NAME …]``.
 
 ``patterns`` and ``laws`` take seconds; ``first_solve`` trains for half a minute on one thread, as
-the page does. Nothing else draws the pictures in ``docs/images/guide``.
+the page does. Nothing else draws the pictures in ``docs/images/guide``. ``reference PROBLEM …``
+draws reference solutions of problems that are trained on data, for the gallery, and records their
+error estimates in ``benchmarks/results/gallery_references.json``.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,10 +22,14 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import piop
+from piop.reference.solution import Solution
 from piop.report.style import LINES, field_colours, figure, set_labels, style_lines
 
 DOCS = Path(__file__).resolve().parent
 PICTURES = DOCS / "images" / "guide"
+REFERENCES = DOCS.parent / "benchmarks" / "results" / "gallery_references.json"
+TOLERANCE = 0.03
+"""Of the references of the gallery."""
 LAWS = {
     "fourier_series": "terms: 10, amplitude: [-0.5, 0.5], wavenumber: [1, 3]",
     "gaussian_random_field:\nsmooth": "matern: {smoothness: 4.5, length: 0.2}",
@@ -63,8 +71,14 @@ def patterns() -> Figure:
 
 def _draw_solution(axes: Axes, problem: piop.Problem, title: str) -> None:
     solution = problem.solve_reference(problem.sample(1, seed=3), tolerance=1e-3)
-    first = problem.channels[0]
-    values = solution.values[first][0].numpy()
+    _draw_values(axes, problem, solution, title)
+
+
+def _draw_values(axes: Axes, problem: piop.Problem, solution: Solution, title: str) -> None:
+    """The first unknown; of an evolution in the plane at the end of the time."""
+    values = solution.values[problem.channels[0]][0].numpy()
+    if len(problem.space) == 2 and problem.time is not None:
+        values = values[-1]
     if not problem.space:
         for color, unknown in zip(LINES, problem.channels, strict=False):
             axes.plot(solution.times, solution.values[unknown][0], color=color)
@@ -75,10 +89,31 @@ def _draw_solution(axes: Axes, problem: piop.Problem, title: str) -> None:
         axes.set_aspect("equal")
         set_labels(axes, title, "x", "y")
     else:
-        rows = solution.axes[1] if problem.time is None else solution.times
-        shown = values.T if problem.time is None else values
+        plane = len(problem.space) == 2
+        rows = solution.axes[1] if plane else solution.times
+        shown = values.T if plane else values
         axes.pcolormesh(solution.axes[0], rows, shown, rasterized=True, **field_colours(values))
-        set_labels(axes, title, "x", "y" if problem.time is None else "t")
+        set_labels(axes, title, "x", "y" if plane else "t")
+
+
+def reference(name: str) -> None:
+    """Draw the reference of one input of a problem, and record its error estimate."""
+    problem, begun = piop.Problem.from_file(name).at(), time.monotonic()
+    solution = problem.solve_reference(problem.sample(1, seed=1), tolerance=TOLERANCE)
+    seconds = time.monotonic() - begun
+    drawn = figure(2.6, 2.3)
+    axes = drawn.subplots()
+    _draw_values(axes, problem, solution, "")
+    _write(drawn, DOCS / "images" / "problems" / f"{name}.png")
+    found = json.loads(REFERENCES.read_text()) if REFERENCES.exists() else {}
+    found[name] = {
+        "error_estimate": float(solution.error_estimate[0]),
+        "accepted": bool(solution.accepted[0]),
+        "seconds": round(seconds, 1),
+        "torch": torch.__version__,
+    }
+    REFERENCES.write_text(json.dumps(dict(sorted(found.items())), indent=1) + "\n")
+    print(name, found[name])
 
 
 def first_solve() -> Figure:
@@ -98,14 +133,21 @@ DRAWN: dict[str, Callable[[], Figure]] = {
 
 def main(names: list[str]) -> None:
     """Draw the pictures of these names, or all, as small PNG files."""
-    PICTURES.mkdir(parents=True, exist_ok=True)
+    if names[:1] == ["reference"]:
+        for name in names[1:]:
+            reference(name)
+        return
     for name in names or DRAWN:
-        path = PICTURES / f"{name}.png"
-        DRAWN[name]().savefig(path, dpi=110)
-        with Image.open(path) as picture:
-            small = picture.convert("RGB").quantize(128)
-        small.save(path, optimize=True)
-        print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
+        _write(DRAWN[name](), PICTURES / f"{name}.png")
+
+
+def _write(drawn: Figure, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawn.savefig(path, dpi=110)
+    with Image.open(path) as picture:
+        small = picture.convert("RGB").quantize(128)
+    small.save(path, optimize=True)
+    print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""What the site adds to the pages: files beside ``docs/``, and mathematics without a script.
+"""What the site adds to the pages: files beside ``docs/``, mathematics, and nothing from elsewhere.
 
 The pages are plain Markdown, readable where the repository is shown. There a link such as
 ``../benchmarks/results/floor.json`` leads out of ``docs/`` and ``$…$`` is typeset. The site gets a
-copy of each linked file, and MathML, which browsers typeset themselves.
+copy of each linked file, and MathML, which browsers typeset themselves. The one script that the
+theme would load from the network, for searching pages that are opened as files, is our copy.
 """
 
 from __future__ import annotations
@@ -15,8 +16,11 @@ from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).resolve().parent.parent
+_SCRIPT = "https://unpkg.com/iframe-worker/shim"
+_COPY = "assets/iframe-worker.js"
 _LINK = re.compile(r"\]\(((?:\.\./)+[^)#\s]+)")
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
@@ -58,3 +62,13 @@ def on_page_content(content: str, page: Any, config: Any, files: Files) -> str:
         return convert(html.unescape(match[3]), display=display)
 
     return _FORMULA.sub(formula, content)
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Take our copy of the theme's script."""
+    return output.replace(_SCRIPT, get_relative_url(_COPY, page.url))
+
+
+def on_post_template(output_content: str, template_name: str, config: Any) -> str:
+    """Take it on the page for addresses that do not exist, too."""
+    return output_content.replace(_SCRIPT, _COPY)
