@@ -338,7 +338,7 @@ def _train(
                 *(folder.path, trainer.step, folder.path),
             )
             return replace(run, unchanged=True)
-        if judging.samples != 0 and not trainer.interrupted and processes.leads:
+        if judging.wanted and not trainer.interrupted and processes.leads:
             judging.judge(run, phases)
     return run
 
@@ -357,12 +357,18 @@ class Judging:
     samples: int | None
     calibrate: int | None
 
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to do; without an evaluation only a calibration asked for."""
+        return self.samples != 0 or bool(self.calibrate)
+
     def judge(self, run: Run, phases: JobPhases) -> None:
         """Evaluate, then calibrate."""
         begun = clock.monotonic()
         solved = partial(phases.advance, what="references")
-        phases.enter(JobPhase.EVALUATING)
-        run.evaluate_after_training(self.samples, solved)
+        if self.samples != 0:
+            phases.enter(JobPhase.EVALUATING)
+            run.evaluate_after_training(self.samples, solved)
         if self.calibrate != 0:
             left = run.seconds_of_judging - (clock.monotonic() - begun)
             if self.calibrate is not None or left > 0:

@@ -55,3 +55,12 @@ def test_phases_end_with_a_refusal(heat, tmp_path):
             job(phases)
         assert list(phases.seconds) == ["preparing"]
         assert no_longer_counts(phases)
+
+
+def test_a_calibration_that_is_asked_for_needs_no_evaluation(heat, tmp_path):
+    phases = JobPhases()
+    run = fit(heat, steps=2, out=tmp_path / "r", samples=0, calibrate=20, phases=phases)
+    assert "evaluating" not in phases.seconds
+    assert phases.seconds["calibrating"] > 0
+    assert run.calibration is not None
+    assert fit(heat, steps=2, out=tmp_path / "none", samples=0).calibration is None
