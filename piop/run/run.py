@@ -349,7 +349,7 @@ class Run:
             solved = len(judged.held_out.accepted)
             if solved < FEWEST:
                 raise NotSupportedError(
-                    f"{solved} inputs have a reference solution, {FEWEST} are needed"
+                    f"{solved} of the {FEWEST} inputs that are needed have a reference solution"
                 )
             identity = {
                 "seed": seed,
