@@ -15,6 +15,20 @@ from piop.spec.tree import MappingNode, Node, ScalarNode, SequenceNode
 from piop.spec.units import split_unit
 
 T = TypeVar("T")
+EXAMPLES = {
+    "time": "{t: [0, 1]}",
+    "space": "{x: [0, 1]}",
+    "parameters": "{nu: 0.1}",
+    "inputs": "{a: {law: uniform, low: 0, high: 1}}",
+    "definitions": "{flux: -nu*dx(u)}",
+    "initial": "{u: u0}",
+    "boundary": "{x: periodic}",
+    "sensors": "{u0: {count: 64}}",
+    "save": "{t: 51, x: 64}",
+    "units": "{x: m, t: s}",
+    "solve": "{backbone: pit}",
+}
+"""Section → how one is written."""
 FARTHEST = 1e50  # a coordinate: its powers up to the order of an equation are numbers
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}\Z")
 NAME_HINT = "A name is a letter, then letters, digits or _, 64 in all at most."
@@ -75,7 +89,8 @@ class Reader:
         """The entries of a mapping as (key, value, place of the key)."""
         if not isinstance(node, MappingNode):
             message = f"{path}: {shown(node)} where 'key: value' pairs are needed"
-            raise self.fail(node.place, message)
+            example = EXAMPLES.get(path, "")
+            raise self.fail(node.place, message, example and f"Such as {path}: {example}.")
         _refuse_split_expression(self, node, path)
         self.places.setdefault(path, node.place)
         self.places |= {f"{path}.{k.text}" if path else k.text: k.place for k, _ in node.items}

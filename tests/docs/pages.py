@@ -145,7 +145,7 @@ class Page:
             exec(compile(code, block.place, "exec"), self.names)
 
     def _yaml(self, block: Block) -> None:
-        text = block.text if "name" in _sections(block.text) else self._merged(block.text)
+        text = block.text if "name" in sections(block.text) else self._merged(block.text)
         self.first = self.first or text
         if block.title:
             Path(block.title).write_text(text)
@@ -154,7 +154,7 @@ class Page:
         assert Problem.from_yaml(text, block.title or block.place).describe()
 
     def _merged(self, text: str) -> str:
-        return "".join({**_sections(self.first), **_sections(text)}.values())
+        return "".join({**sections(self.first), **sections(text)}.values())
 
     def _csv(self, block: Block) -> None:
         assert block.title, f"{block.place}: a CSV file has a name (title=…)"
@@ -176,7 +176,7 @@ class Page:
                 _compare(shown, said, f"{block.place}: {command}")
 
 
-def _sections(text: str) -> dict[str, str]:
+def sections(text: str) -> dict[str, str]:
     """The sections of a spec: keyword → its lines."""
     found = re.split(r"^(?=\w)", text, flags=re.MULTILINE)
     return {part.partition(":")[0]: part for part in found if part.strip()}

@@ -141,7 +141,13 @@ CASES = [
     # sections
     ("[0, 1]}\nspace", "[1, 1]}\nspace", (3, 11), "the interval has no length", ""),
     ("{t: [0, 1]}", "{t: [0, 1], s: [0, 1]}", (3, 7), "time: 2 coordinates; 1 to 1 are possible", ""),
-    ("{t: [0, 1]}", "[t, 0, 1]", (3, 7), "time: a list where 'key: value' pairs are needed", ""),
+    (
+        "{t: [0, 1]}",
+        "[t, 0, 1]",
+        (3, 7),
+        "time: a list where 'key: value' pairs are needed",
+        "Such as time: {t: [0, 1]}.",
+    ),
     ("name: heat", "name: {heat: 1}", (2, 7), "name: a mapping where ", ""),
     ("name: heat", "name: heat\nsave: {z: 3}", (3, 8), "'z' is not a coordinate", ""),
     ("name: heat", "name: heat\nsave: {x: 1}", (3, 11), "not a whole number from 2", ""),
