@@ -41,6 +41,11 @@ PUBLISHED = """
 No equation is known to piop, so there is nothing to draw without the files
 ([where they are](datasets.md#problems-known-from-data-alone)).
 """
+LONG = """
+## Not drawn
+
+Their reference solutions take many minutes each on a CPU.
+"""
 
 
 def page() -> str:
@@ -57,16 +62,19 @@ def page() -> str:
         name: f"reference, error at most **{found['error_estimate']:.2g}**"
         for name, found in _read("gallery_references").items()
     }
-    titles = {name: Problem.from_file(name).spec.title for name in builtin_names()}
+    problems = {name: Problem.from_file(name) for name in builtin_names()}
+    titles = {name: problem.spec.title for name, problem in problems.items()}
     rest = [name for name in titles if name not in errors | estimates]
+    long = [name for name in rest if problems[name].residuals]
     return "\n".join(
         [
             INTRODUCTION + EQUATION,
             *_table({n: f"{titles[n]}. {errors[n]}" for n in titles if n in errors}),
             DATA,
             *_table({n: f"{titles[n]}. {estimates[n]}" for n in titles if n in estimates}),
+            *([LONG, *(f"- {_link(name)}: {titles[name]}" for name in long)] if long else []),
             PUBLISHED,
-            *(f"- {_link(name)}: {titles[name]}" for name in rest),
+            *(f"- {_link(name)}: {titles[name]}" for name in rest if name not in long),
             "",
         ]
     )

@@ -7,6 +7,7 @@ import runpy
 import subprocess
 import sys
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -54,3 +55,28 @@ def test_the_site_is_built_without_a_warning_and_loads_nothing_from_elsewhere(tm
         assert "unpkg.com" not in text, page
     assert "<math" in (tmp_path / "guide" / "how_it_works.html").read_text()
     assert (tmp_path / "benchmarks" / "results" / "floor.json").is_file()
+
+
+def test_docstrings_are_fenced_and_name_what_they_refer_to():
+    pytest.importorskip("griffe")
+    rewrite = runpy.run_path(str(DOCS / "docstrings.py"))["rewrite"]
+    text = (
+        "See :meth:`piop.run.Run.predict`.\n\nExample:\n    >>> f(\n    ...     1)\n    2\n\nEnd.\n"
+    )
+    fenced = "    ```python\n    >>> f(\n    ...     1)\n    2\n    ```\n"
+    assert rewrite(text) == f"See `piop.run.Run.predict`.\n\nExample:\n{fenced}\nEnd.\n"
+
+
+def test_links_that_leave_the_pages_lead_to_copies_and_formulas_become_mathml():
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("latex2mathml")
+    site = runpy.run_path(str(DOCS / "site.py"))
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="guide/a.md"), url="guide/a.html")
+    text = "[a](../../pdes/heat.yaml) and [b](../limits.md#specs)"
+    found = site["on_page_markdown"](text, page, None, None)
+    assert found == "[a](../pdes/heat.yaml) and [b](../limits.md#specs)"
+    formula = '<span class="arithmatex">\\(a &lt; b\\)</span>'
+    assert "<mo>&#x0003C;</mo>" in site["on_page_content"](formula, page, None, None)
+    script = '<script src="https://unpkg.com/iframe-worker/shim"></script>'
+    own = '<script src="../assets/iframe-worker.js"></script>'
+    assert site["on_post_page"](script, page, None) == own
