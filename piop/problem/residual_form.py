@@ -11,6 +11,7 @@ from piop.forms.linear_evolution import linear_evolution
 from piop.forms.terms import highest_space_order, unknown_derivatives
 from piop.problem.classify import is_linear
 from piop.problem.constraints import decide_constraints
+from piop.problem.linear_part import decide_linear_part
 
 if TYPE_CHECKING:
     from piop.problem.constraints import Mode
@@ -91,6 +92,8 @@ def evolution_obstacle(problem: Problem, constraints: Mode) -> str | None:
 
 def _obstacle(problem: Problem, constraints: Mode) -> str | None:
     """Say why the equations cannot be integrated over time; None where they can."""
+    if problem.time is None:
+        return linearisation_obstacle(problem, constraints)
     if not problem.pde.periodic:
         return _axis_obstacle(problem, constraints)
     if obstacle := _evolution_of_all_obstacle(problem, constraints):
@@ -165,6 +168,9 @@ def _expression_obstacle(problem: Problem) -> str | None:
 
 def _no_gain(problem: Problem, constraints: Mode) -> str | None:
     """Say why the equations at points serve as well; None where they do not."""
+    if problem.time is None:
+        exact = decide_linear_part(problem, decide_constraints(problem, constraints)).exact
+        return "its linear part is solved exactly" if exact else None
     if problem.pde.periodic:
         return "the equations are linear" if is_linear(problem) else None
     if not decide_constraints(problem, constraints).soft_faces:

@@ -66,6 +66,8 @@ def plan_job(
         statistics = find_statistics(problem, training, physics=config.physics)
     if states.lattice:
         statistics = replace(statistics, lattice=states.lattice)
+        if states.sizes:
+            statistics = replace(statistics, channel_scale=states.sizes)
         usual = settings_on(Lattice.of(states.lattice))
         own = {key: value for key, value in usual.items() if key not in given_names}
         config = apply_settings(config, own, {})

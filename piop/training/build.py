@@ -241,6 +241,7 @@ def build_objective(
     """
     problem = model.problem
     residual: Residual | None = None
+    scales = statistics.equation_scale
     soft: dict[str, SoftConstraint] = {}
     terms: list[ProbedTerm] = []
     if config.physics:
@@ -249,6 +250,8 @@ def build_objective(
             lattice = Lattice.of(statistics.lattice)
             derived = None if model.known is None else model.known.derived
             residual = lattice_residual(problem, lattice, model.operator.scale, derived)
+            if problem.time is None:
+                scales = statistics.channel_scale  # it is an error of the unknowns
         else:
             residual = residual_of_model(problem, model, config, kernel)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
@@ -272,7 +275,7 @@ def build_objective(
         residual,
         soft,
         model.known,
-        statistics.equation_scale,
+        scales,
         config.loss,
         build_weightings(run),
         rounds_data=config.machine.precision == "bf16",

@@ -15,7 +15,7 @@ from piop.problem.linear_part import decide_linear_part
 from piop.problem.residual_form import FormDecision, decide_form
 from piop.problem.time_windows import State, decide_windows, window_problem
 from piop.training.config import STRONG, TrainingConfig, settings_for
-from piop.training.linearised_lattice import choose_interval_lattice
+from piop.training.linearised_lattice import choose_linearised_lattice
 from piop.training.loss.linear_propagation import LinearPropagation
 from piop.training.loss.statistics import Statistics
 from piop.training.state_waves import States, find_states
@@ -104,11 +104,11 @@ def choose_windows(
                 raise ValueError(without_points(min(own)))
             form = FormDecision(False, f"{min(own)} is given, which belongs to it")
         decision = decide_windows(problem, config.loss.constraints, requested)
-        if not problem.pde.periodic:
-            lattice, why = choose_interval_lattice(problem, form)
+        if problem.time is None or not problem.pde.periodic:
+            found = choose_linearised_lattice(problem, form)
             if possible:
-                logger.info("residual: %s, %s", "integral" if lattice else "strong", why)
-            return States(1, decision.why, lattice=lattice, form=why)
+                logger.info("residual: %s, %s", "integral" if found.shape else "strong", found.why)
+            return States(1, decision.why, lattice=found.shape, form=found.why, sizes=found.sizes)
         if decision.count == 1 and not form.requested:
             return States(1, decision.why, form="the time axis is not divided")
         asked = requested > 1 or decision.count == 1

@@ -35,7 +35,7 @@ def coarse_inputs(problem: Problem, seed: int = 0) -> Mapping[str, InputFunction
 def solve_coarsely(
     problem: Problem,
     functions: Mapping[str, InputFunction],
-    times: Sequence[float],
+    times: Sequence[float] | None = None,
     tolerance: float = TOLERANCE,
 ) -> Solution:
     """Solve for a few inputs on an even grid of :data:`POINTS`.
@@ -43,7 +43,7 @@ def solve_coarsely(
     Args:
         problem: The problem.
         functions: As of :func:`coarse_inputs`.
-        times: At which times.
+        times: At which times; None for a steady problem.
         tolerance: Largest relative L2 error.
 
     Raises:

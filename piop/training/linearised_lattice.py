@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -33,6 +34,9 @@ from piop.training.resolution import degree_needed, interpolate_even, waves_need
 
 EVEN_TIMES, SPACE_NODES = 241, 65
 """Even times at which solutions between walls are looked at, and nodes in space."""
+MOST_STEADY = 700
+"""Values of all unknowns on the lattice of a steady problem at most."""
+NO_REFERENCE = "there is no reference solution ({})"
 FEWEST_NODES = 9
 """Along an axis of a steady problem."""
 ELEMENTS = (1, 2, 3, 4, 6, 8)
@@ -44,22 +48,44 @@ MOST_UNKNOWNS = 400
 solves for as many, of each function."""
 
 
-def choose_interval_lattice(problem: Problem, form: FormDecision) -> tuple[tuple[int, ...], str]:
-    """Choose the lattice on which equations between walls are linearised.
+@dataclass(frozen=True)
+class LatticeChoice:
+    """The lattice on which equations are linearised in training.
+
+    Attributes:
+        shape: Its times and points; empty for random points.
+        why: The reason, a clause.
+        sizes: Typical size of each unknown in the solutions that were looked at; empty for those of
+            the distribution of the inputs.
+    """
+
+    shape: tuple[int, ...]
+    why: str
+    sizes: tuple[float, ...] = ()
+
+
+def choose_linearised_lattice(problem: Problem, form: FormDecision) -> LatticeChoice:
+    """Choose the lattice on which equations and conditions on walls are linearised.
 
     Args:
-        problem: An evolution on an interval.
+        problem: An evolution on an interval, or a steady problem on a box.
         form: In which form the equations may be trained.
-
-    Returns:
-        Its times and points, none for random points; why, a clause.
 
     Raises:
         ValueError: If the integral form is requested, and no lattice resolves the solutions.
     """
     if not form.integral:
-        return (), form.why
-    return chosen(solve_for_linearised_lattice(problem), form)
+        return LatticeChoice((), form.why)
+    if problem.time is not None:
+        return LatticeChoice(*chosen(solve_for_linearised_lattice(problem), form))
+    try:
+        solved = solve_coarsely(problem, coarse_inputs(problem))
+    except (NotSupportedError, SolverError) as error:
+        return LatticeChoice(*chosen(NO_REFERENCE.format(error), form))
+    found = find_steady_lattice(solved.values, problem.space, MOST_STEADY)
+    shape, why = chosen(found, form)
+    sizes = tuple(float(solved.values[name].std()) for name in problem.channels)
+    return LatticeChoice(shape, why, sizes if shape and min(sizes) > 0 else ())
 
 
 def solve_for_linearised_lattice(
@@ -82,7 +108,7 @@ def solve_for_linearised_lattice(
     try:
         solved = solve_coarsely(problem, coarse_inputs(problem), times.tolist(), tolerance)
     except (NotSupportedError, SolverError) as error:
-        return f"there is no reference solution ({error})"
+        return NO_REFERENCE.format(error)
     values, periodic = solved.values, problem.pde.periodic
     return finest(lambda part: find_linearised_lattice(values, periodic, most, part), unresolved)
 

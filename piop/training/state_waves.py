@@ -62,6 +62,7 @@ class States:
         lattice: Times, and points along each axis, of the lattice on which the equations are
             integrated over a window; empty where they are trained at random points.
         form: Why, a clause.
+        sizes: Typical size of each unknown in these solutions; empty where they are not looked at.
     """
 
     windows: int
@@ -71,6 +72,7 @@ class States:
     functions: Mapping[str, InputFunction] = field(default_factory=dict)
     lattice: tuple[int, ...] = ()
     form: str = ""
+    sizes: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.windows if self.windows > 1 else 'none'}, {self.why}"

@@ -103,7 +103,6 @@ def test_nonlinear_evolutions_may_be_integrated_unless_asked_otherwise():
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"time": None, "equations": ["dxx(u) = u - u0"], "initial": None}, "steady"),
         (SECOND, "second order in time"),
         (CROSSED, "another unknown"),
         (FLOW, "psi does not evolve"),
@@ -137,3 +136,16 @@ def test_check_says_which_form_and_why():
     assert f"residual    strong, {why}" in fixed.describe()
     asked = example(solve={"form": "strong"})
     assert "residual    strong, as requested" in asked.describe()
+
+
+def test_steady_boxes_are_linearised_unless_their_linear_part_is_solved_exactly():
+    kept = {"time": None, "initial": None}
+    linear = example(equations=["dxx(u) = u - u0"], **kept)
+    assert decide_form(linear).why == "its linear part is solved exactly"
+    assert decide_form(linear, requested="integral").integral
+    varying = example(equations=["dx((2 + x*(1 - x))*dx(u)) = u - u0"], **kept)
+    assert decide_form(varying).integral
+    kinked = example(equations=["dxx(u) = abs(u) - u0"], **kept)
+    assert decide_form(kinked).why == "an equation or a condition has a kink or a jump"
+    shape = Problem.from_file("poisson_lshape")
+    assert decide_form(shape).why == "there are no equations on a box"

@@ -11,7 +11,8 @@ from piop.problem.residual_form import FormDecision
 from piop.residual import Lattice
 from piop.training import linearised_lattice
 from piop.training.linearised_lattice import (
-    choose_interval_lattice,
+    LatticeChoice,
+    choose_linearised_lattice,
     find_linearised_lattice,
     find_steady_lattice,
     solve_for_linearised_lattice,
@@ -56,19 +57,22 @@ def test_the_finest_lattice_that_is_small_enough_is_taken():
 
 def test_a_lattice_between_walls_needs_reference_solutions(monkeypatch):
     problem = Problem.from_file("fisher_kpp")
-    lattice, why = choose_interval_lattice(problem, FormDecision(True, ""))
+    found = choose_linearised_lattice(problem, FormDecision(True, ""))
+    lattice, why = found.shape, found.why
     assert lattice[0] % 5 == 1
     assert "resolve reference solutions" in why
-    assert choose_interval_lattice(problem, FormDecision(False, "no reason")) == ((), "no reason")
+    assert choose_linearised_lattice(problem, FormDecision(False, "no reason")) == LatticeChoice(
+        (), "no reason"
+    )
 
     def fail(*args):
         raise SolverError("it blows up")
 
     monkeypatch.setattr(linearised_lattice, "solve_coarsely", fail)
-    found = choose_interval_lattice(problem, FormDecision(True, ""))
-    assert found == ((), "there is no reference solution (it blows up)")
+    found = choose_linearised_lattice(problem, FormDecision(True, ""))
+    assert found == LatticeChoice((), "there is no reference solution (it blows up)")
     with pytest.raises(ValueError, match=r"form: integral is not possible: .*it blows up"):
-        choose_interval_lattice(problem, FormDecision(True, "", requested=True))
+        choose_linearised_lattice(problem, FormDecision(True, "", requested=True))
 
 
 def on_a_box(function, count=65):
@@ -85,7 +89,7 @@ def test_nodes_of_steady_problems_follow_the_solutions_along_each_axis():
     lattice = find_steady_lattice(fine, space, 700)
     assert lattice.points[0] == 9
     assert 24 <= lattice.points[1] <= 32
-    finer = find_steady_lattice(fine, space, 700, 1e-5)
+    finer = find_steady_lattice(fine, space, 1000, 1e-5)
     assert finer.points[1] > lattice.points[1]
     why = find_steady_lattice(fine, space, 400)
     assert why == f"solutions need 9 × {lattice.points[1]} points or more, too many"
@@ -97,3 +101,15 @@ def test_periodic_axes_of_steady_problems_have_odd_numbers_of_points():
     x = torch.arange(64, dtype=torch.float64) / 64
     waves = torch.sin(2 * math.pi * 7 * x[:, None]) * torch.cos(2 * math.pi * x)
     assert find_steady_lattice({"u": waves[None]}, space, 700) == Lattice(1, (21, 9))
+
+
+def test_steady_problems_are_solved_for_their_lattice_and_the_sizes_of_unknowns():
+    found = choose_linearised_lattice(Problem.from_file("stokes_channel"), FormDecision(True, ""))
+    assert found.shape[0] == 1
+    assert found.shape[1] >= found.shape[2] >= 9
+    u, v, p = found.sizes
+    assert v < u / 20  # the inflow is nearly a parabola
+    assert p > u
+    problem = Problem.from_file("stokes_channel")
+    solution = problem.solve_reference(problem.sample(8, seed=5))
+    assert u == pytest.approx(float(solution.values["u"].std()), rel=0.3)
