@@ -37,16 +37,19 @@ if TYPE_CHECKING:
     from piop.problem import Problem
     from piop.reference import solve_reference
     from piop.run import Run, resume
+    from piop.training.loop.callbacks import Callback, TrainingEvent
 
     __version__: str
 
 _MODULE_OF = {
     "Backbone": "piop.models",
+    "Callback": "piop.training.loop.callbacks",
     "Dataset": "piop.datasets",
     "FunctionSamples": "piop.fields",
     "Problem": "piop.problem",
     "Queries": "piop.datasets",
     "Run": "piop.run",
+    "TrainingEvent": "piop.training.loop.callbacks",
     "generate": "piop.generation",
     "read_dataset": "piop.datasets",
     "read_queries": "piop.datasets",
@@ -59,6 +62,7 @@ _MODULE_OF = {
 
 __all__ = [
     "Backbone",
+    "Callback",
     "DataError",
     "Dataset",
     "FunctionSamples",
@@ -70,6 +74,7 @@ __all__ = [
     "SolverError",
     "SpecError",
     "TrainingError",
+    "TrainingEvent",
     "UsageError",
     "__version__",
     "generate",

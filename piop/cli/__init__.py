@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
@@ -9,7 +10,18 @@ from typing import NoReturn
 import click
 
 from piop import __version__
-from piop.cli import backbones, data, explore, operators, report, settings, solve, specs
+from piop.cli import (
+    backbones,
+    completion,
+    data,
+    explore,
+    operators,
+    report,
+    settings,
+    solve,
+    specs,
+)
+from piop.cli.console import example
 from piop.cli.failures import run_command
 from piop.errors import did_you_mean
 
@@ -33,7 +45,11 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=example("piop solve burgers --time 5m"),
+)
 @click.version_option(__version__, message="piop %(version)s")
 def cli() -> None:
     """Write a PDE once; train an operator on it; know how far to trust it.
@@ -48,12 +64,14 @@ def cli() -> None:
 for _command in (
     *(specs.new, specs.check, solve.solve, solve.resume, operators.evaluate, operators.predict),
     *(report.report, report.plot, explore.explore),
-    *(data.data, backbones.backbones, settings.settings),
+    *(data.data, backbones.backbones, settings.settings, completion.completion),
 ):
     cli.add_command(_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and leave: 0 done, 1 failed while running, 2 wrong usage or a bad spec."""
+    if instruction := os.environ.get(completion.VARIABLE):
+        sys.exit(completion.answer(cli, instruction))
     given = list(sys.argv[1:] if arguments is None else arguments)
     sys.exit(run_command(cli, given))

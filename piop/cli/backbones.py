@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from piop.cli.console import aligned, common_options, is_terminal, print_json, say
+from piop.cli.console import aligned, common_options, example, is_terminal, print_json, say
 
 if TYPE_CHECKING:
     from piop.training.backbone_catalogue import Entry
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 HEADINGS = ("backbone", "preset", "parameters", "evaluated", "times", "physics", "data", "source")
 
 
-@click.command()
+@click.command(epilog=example("piop backbones --json"))
 @common_options
 def backbones(as_json: bool) -> None:
     """List the backbones and their presets.

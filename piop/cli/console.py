@@ -52,12 +52,37 @@ class _Stderr(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         level = "" if record.levelno < logging.WARNING else f"{record.levelname.lower()}: "
-        print(f"piop: {level}{record.getMessage()}", file=sys.stderr)
+        line = f"piop: {level}{record.getMessage()}"
+        print(styled(line, sys.stderr, fg="yellow") if level else line, file=sys.stderr)
 
 
 def say(text: str) -> None:
     """Print a message for the user on stderr."""
     print(text, file=sys.stderr, flush=True)
+
+
+def example(*commands: str) -> str:
+    """Return the end of the help of a command: examples of its use, a line each."""
+    title = "Example:" if len(commands) == 1 else "Examples:"
+    return "\n".join(["\b", title, *(f"  {command}" for command in commands)])
+
+
+def has_colours(file: TextIO) -> bool:
+    """Whether colours are shown: on a terminal alone, and not where NO_COLOR is set."""
+    return is_terminal(file) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def styled(text: str, file: TextIO, **style: Any) -> str:
+    """Return text with a style of :func:`click.style`, where the file shows colours."""
+    return click.style(text, **style) if has_colours(file) else text
+
+
+def print_results(text: str) -> None:
+    """Print results on stdout, warnings among them in yellow where it shows colours."""
+    for line in text.splitlines():
+        warns = line.startswith("Warning:")
+        print(styled(line, sys.stdout, fg="yellow") if warns else line)
+    sys.stdout.flush()
 
 
 def is_terminal(file: TextIO) -> bool:

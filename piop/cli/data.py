@@ -10,12 +10,26 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from piop.cli.console import COUNT, PATH, SEED, common_options, force_option, print_json, say
+from piop.cli.completion import SPEC
+from piop.cli.console import (
+    COUNT,
+    PATH,
+    SEED,
+    common_options,
+    example,
+    force_option,
+    print_json,
+    say,
+)
 from piop.errors import UsageError, noting_interrupt
 
 
-@click.command()
-@click.argument("spec", required=False)
+@click.command(
+    epilog=example(
+        "piop data burgers -n 100 --output burgers.nc", "piop data burgers --inspect burgers.nc"
+    )
+)
+@click.argument("spec", type=SPEC, required=False)
 @click.option("-n", "count", type=COUNT, help="Samples to make.")
 @click.option("--output", type=PATH, help="F.nc or F.zarr.")
 @click.option("--seed", type=SEED, default=0, show_default=True)

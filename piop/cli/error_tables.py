@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from piop.cli.console import aligned, print_json, say
+from piop.cli.console import aligned, print_json, print_results, say
 from piop.errors import noting_interrupt
 from piop.inferred_parameters import estimate_text
 from piop.job_phases import JobPhase
@@ -86,7 +86,7 @@ def show_results(
         learned = {} if calibrated is None else {"calibration": calibrated.summary_or_reason()}
         print_json({"run": str(run.path), **evaluation, **learned, **extra})
     else:
-        print(error_table(evaluation))
+        print_results(error_table(evaluation))
         if calibrated is not None:
             print(calibration_text(calibrated.summary_or_reason()))
         if times is not None:
@@ -111,7 +111,7 @@ def show_discretisation(run: Run, found: Mapping[str, Any], as_json: bool) -> No
     if as_json:
         print_json({"run": str(run.path), **found})
     else:
-        print(resolution_table(found), flush=True)
+        print_results(resolution_table(found))
     from piop.report import draw_discretisation
 
     say(f"Figure: {draw_discretisation(run, found)}")

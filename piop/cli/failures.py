@@ -17,7 +17,7 @@ from typing import Any, final
 
 import click
 
-from piop.cli.console import prepare_output, print_json
+from piop.cli.console import prepare_output, print_json, styled
 from piop.errors import PiopError, SpecError
 from piop.training.torchrun import launched_first, launched_together
 
@@ -53,7 +53,7 @@ class Failure:
         """Write the message, and with ``--json`` the error as one JSON object to stdout."""
         if debug and self.details is not None:
             traceback.print_exception(self.error)
-        print(self.text + self.advice(debug), file=sys.stderr)
+        print(styled(self.text, sys.stderr, fg="red") + self.advice(debug), file=sys.stderr)
         try:
             if as_json and self.details is not None:
                 kind, message = type(self.error).__name__, str(self.error)

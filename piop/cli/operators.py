@@ -9,12 +9,14 @@ from typing import Any
 
 import click
 
+from piop.cli.completion import RUN
 from piop.cli.console import (
     COUNT,
     PATH,
     SEED,
     common_options,
     device_option,
+    example,
     force_option,
     print_json,
 )
@@ -26,8 +28,13 @@ from piop.job_phases import JobPhase
 from piop.json_values import json_value
 
 
-@click.command()
-@click.argument("run", type=PATH)
+@click.command(
+    epilog=example(
+        "piop evaluate runs/burgers --samples 256",
+        "piop evaluate runs/burgers --sensors 25%,50%,100% --grid 64,128,256",
+    )
+)
+@click.argument("run", type=RUN)
 @click.option(
     "--samples",
     type=COUNT,
@@ -103,8 +110,12 @@ def evaluate(
         show_results(loaded, show, as_json, data=data, evaluation=found)
 
 
-@click.command()
-@click.argument("run", type=PATH)
+@click.command(
+    epilog=example(
+        'piop predict runs/burgers --input sensors.csv --at "t=0:1:11, x=0:6.28:64" --output u.nc'
+    )
+)
+@click.argument("run", type=RUN)
 @click.option("--input", "source", type=PATH, help="Sensors: NetCDF, npz or CSV.")
 @click.option("--at", help='Queries as ranges: "t=0:1:11, x=0:1:64"; by default the save grid.')
 @click.option("--queries", type=PATH, help="Queries as a file.")

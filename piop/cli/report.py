@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from piop.cli.console import PATH, SEED, debug_option, force_option
+from piop.cli.completion import FIGURE, RUN
+from piop.cli.console import PATH, SEED, debug_option, example, force_option
 from piop.cli.progress import progress
 from piop.job_phases import JobPhase
 
 
-@click.command()
-@click.argument("run", type=PATH)
+@click.command(epilog=example("piop report runs/mine --output mine.html"))
+@click.argument("run", type=RUN)
 @click.option("--output", type=PATH, help="By default report.html in RUN, which is replaced.")
 @click.option("--data", type=PATH, help="Show the solutions of this file, if evaluated on it.")
 @force_option
@@ -22,10 +23,7 @@ def report(run: Path, output: Path | None, data: Path | None, force: bool) -> No
 
     It says whether the operator is right, shows solutions beside references, errors, bounds,
     training, the problem and every setting, and loads nothing from elsewhere.
-
-    \b
-    piop report runs/mine --output mine.html
-    """  # noqa: D301 - click keeps the lines after a backspace character as they are
+    """
     with progress() as show:
         show.enter(JobPhase.PREPARING)
         from piop.run import Run
@@ -36,9 +34,9 @@ def report(run: Path, output: Path | None, data: Path | None, force: bool) -> No
     print(f"Wrote {written}")
 
 
-@click.command()
-@click.argument("run", type=PATH)
-@click.option("--figure", required=True, metavar="NAME", help="One of those above.")
+@click.command(epilog=example("piop plot runs/mine --figure error_over_time --output error.pdf"))
+@click.argument("run", type=RUN)
+@click.option("--figure", type=FIGURE, required=True, help="One of those above.")
 @click.option("--output", type=PATH, required=True, help="F.pdf, F.png or F.svg.")
 @click.option("--unknown", help="The unknown of fields; by default the first.")
 @click.option("--seed", type=SEED, help="Of the held-out inputs; by default the run's.")
@@ -52,10 +50,7 @@ def plot(
     Figures: fields (reference, prediction and error of the best, a median and the worst input),
     residual, error_over_time, error_over_space, error_over_inputs, error_over_distance,
     bound_over_error, losses, inferred, discretisation.
-
-    \b
-    piop plot runs/mine --figure error_over_time --output error.pdf
-    """  # noqa: D301 - as above
+    """
     with progress() as show:
         show.enter(JobPhase.PREPARING)
         from piop.run import Run

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import textwrap
 from dataclasses import fields
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
-from piop.cli.console import common_options, print_json
+from piop.cli.completion import TOPIC
+from piop.cli.console import common_options, example, print_json, styled
+from piop.errors import did_you_mean, excerpt
 
 COLUMNS = 120
 INTRODUCTION = (
@@ -21,15 +24,15 @@ INTRODUCTION = (
 )
 
 
-@click.command()
-@click.argument("topic", required=False)
+@click.command(epilog=example("piop settings optimiser", "piop settings pit"))
+@click.argument("topic", type=TOPIC, required=False)
 @click.option("--markdown", is_flag=True, help="Print the page docs/settings.md.")
 @common_options
 def settings(topic: str | None, markdown: bool, as_json: bool) -> None:
     """List the settings of a training run.
 
     TOPIC is a section such as optimiser, a setting such as learning_rate, or a backbone. A setting
-    is given by --set NAME=VALUE.
+    is given by --set KEY=VALUE.
     """
     found = sections()
     if topic is not None:
@@ -39,7 +42,9 @@ def settings(topic: str | None, markdown: bool, as_json: bool) -> None:
     elif markdown:
         print(page(found), end="")
     else:
-        print("\n".join(_lines(found)))
+        print("\n".join(_lines(found, sys.stdout)))
+        if topic is None:
+            print(_other_topics())
 
 
 def sections() -> dict[str, list[dict[str, Any]]]:
@@ -63,25 +68,43 @@ def sections() -> dict[str, list[dict[str, Any]]]:
     }
 
 
+def section_titles() -> dict[str, str]:
+    """Return what the settings of each section are about, the first line of its config."""
+    from piop.training.config import SECTIONS
+
+    first = {name: (section.__doc__ or "").split("\n")[0] for name, section in SECTIONS.items()}
+    return {n: f"{t[:1].lower()}{t[1:]}".split(";")[0].rstrip(".") for n, t in first.items()}
+
+
+def _other_topics() -> str:
+    """Say which further topics there are."""
+    from piop.models.registry import all_backbones
+
+    networks = ", ".join(all_backbones()[0])
+    return f"\nSizes and choices of a network: piop settings NETWORK, one of {networks}"
+
+
 def page(found: dict[str, list[dict[str, Any]]]) -> str:
     """Return the page of settings for the documentation, its lines at most 120 columns long."""
-    lines = ["# Settings"]
+    titles, lines = section_titles(), ["# Settings"]
     for paragraph in INTRODUCTION:
         lines += ["", *textwrap.wrap(paragraph, COLUMNS)]
     for name, entries in found.items():
-        lines += ["", f"## {name.capitalize()}", ""]
+        title = titles[name]
+        lines += ["", f"## {name.capitalize()}", "", f"{title[0].upper()}{title[1:]}.", ""]
         for entry in entries:
             text = f"- **`{entry['name']}`** ({_values(entry, '`')}): {_meaning(entry)}"
             lines += textwrap.wrap(text, COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
     return "\n".join(lines) + "\n"
 
 
-def _lines(found: dict[str, list[dict[str, Any]]]) -> list[str]:
-    lines = []
+def _lines(found: dict[str, list[dict[str, Any]]], file: TextIO) -> list[str]:
+    titles, lines = section_titles(), []
     for name, entries in found.items():
-        lines += ["", f"{name}:"] if lines else [f"{name}:"]
+        head = styled(name, file, bold=True) + (f": {titles[name]}" if name in titles else ":")
+        lines += ["", head] if lines else [head]
         for entry in entries:
-            lines.append(f"  {entry['name']} ({_values(entry, '')})")
+            lines.append(f"  {styled(entry['name'], file, fg='cyan')} ({_values(entry, '')})")
             meaning = textwrap.wrap(_meaning(entry).replace("``", ""), 94)
             lines += [f"      {line}" for line in meaning]
     return lines
@@ -107,7 +130,7 @@ def _of_topic(
         UsageError: If the topic is none of these.
     """
     from piop.models.registry import all_backbones
-    from piop.training.setting_declarations import attribute_meanings, unknown_key
+    from piop.training.setting_declarations import attribute_meanings
 
     if topic in found:
         return {topic: found[topic]}
@@ -117,7 +140,9 @@ def _of_topic(
     backbones = all_backbones()[0]
     if topic not in backbones:
         names = [entry["name"] for entries in found.values() for entry in entries]
-        raise click.UsageError(unknown_key(topic, {*found, *names, *backbones}))
+        topics = f"One of the topics {', '.join([*found, *backbones])}, or a setting."
+        hint = did_you_mean(topic, [*found, *names, *backbones], 0.7) or topics
+        raise click.UsageError(f"{excerpt(topic)} is not a topic of settings. {hint}")
     config = next(iter(backbones[topic].values())).config
     meanings = attribute_meanings(type(config))
     return {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from piop.cli.completion import BACKBONE, CHANGEABLE_PAIR, PAIR, RUN, SPEC, SettingPair
 from piop.cli.console import (
     COUNT,
     COUNT_OR_ZERO,
@@ -17,6 +18,7 @@ from piop.cli.console import (
     THREADS,
     F,
     common_options,
+    example,
     say,
 )
 from piop.cli.error_tables import show_results
@@ -32,9 +34,11 @@ if TYPE_CHECKING:
 DEFAULT_TIME = "5m"
 
 
-def settings_option(meaning: str) -> Callable[[F], F]:
+def settings_option(kind: SettingPair, meaning: str) -> Callable[[F], F]:
     """Give a command ``--set``, which may be repeated."""
-    return click.option("--set", "pairs", metavar="KEY=VALUE", multiple=True, help=meaning)
+    return click.option(
+        "--set", "pairs", type=kind, metavar="KEY=VALUE", multiple=True, help=meaning
+    )
 
 
 def seconds_of(steps: int | None, time: str | None) -> float | None:
@@ -67,18 +71,28 @@ calibrate_option = click.option(
     type=COUNT_OR_ZERO,
     help="Further inputs that error bounds come from; by default 150 in the rest of that time.",
 )
+tensorboard_option = click.option(
+    "--tensorboard",
+    is_flag=True,
+    help="Write metrics, held-out errors and figures to tensorboard/ in the run folder.",
+)
 profile_option = click.option(
     "--profile", is_flag=True, help="Write the time of each part of a step to profile.json."
 )
 
 
-@click.command()
-@click.argument("spec")
-@click.option("--backbone", help="The network; by default the spec's, else pit.")
+@click.command(
+    epilog=example(
+        "piop solve burgers --time 5m",
+        "piop solve mine.yaml --backbone fno --data solutions.nc --set learning_rate=1e-3",
+    )
+)
+@click.argument("spec", type=SPEC)
+@click.option("--backbone", type=BACKBONE, help="The network; by default the spec's, else pit.")
 @budget_options
 @click.option("--data", type=PATH, help="Train on these solutions as well.")
 @click.option("--no-physics", is_flag=True, help="Train on the data alone.")
-@click.option("--from", "start", metavar="RUN", type=PATH, help="Start from the weights of a run.")
+@click.option("--from", "start", metavar="RUN", type=RUN, help="Start from the weights of a run.")
 @click.option("--device", type=DEVICE, help="By default CUDA where there is one.")
 @click.option(
     "--precision",
@@ -92,10 +106,13 @@ profile_option = click.option(
 @click.option(
     "--seed", type=SEED, default=0, show_default=True, help="Of weights, functions and points."
 )
-@settings_option("Any other setting; may be repeated.")
+@settings_option(
+    PAIR, "Any other setting; may be repeated. piop settings lists them by topic, with defaults."
+)
 @samples_option
 @calibrate_option
 @profile_option
+@tensorboard_option
 @click.option("--force", is_flag=True, help="Replace an existing run folder.")
 @click.option("--out", type=PATH, help="The run folder; by default runs/NAME-DATE-TIME.")
 @common_options
@@ -146,14 +163,16 @@ def solve(
     return finish(run, show, as_json, options["profile"])
 
 
-@click.command()
-@click.argument("run", type=PATH)
+@click.command(epilog=example("piop resume runs/burgers --time 10m"))
+@click.argument("run", type=RUN)
 @budget_options
 @samples_option
 @calibrate_option
 @profile_option
+@tensorboard_option
 @settings_option(
-    "Another size of the batch, such as functions=4, or learning_rate; may be repeated."
+    CHANGEABLE_PAIR,
+    "Another size of the batch, such as functions=4, or learning_rate; may be repeated.",
 )
 @common_options
 def resume(
@@ -164,6 +183,7 @@ def resume(
     samples: int | None,
     calibrate: int | None,
     profile: bool,
+    tensorboard: bool,
     as_json: bool,
 ) -> int:
     """Continue RUN where it stopped.
@@ -189,6 +209,7 @@ def resume(
             progress=show,
             phases=show,
             profile=profile,
+            tensorboard=tensorboard,
             samples=samples,
             calibrate=calibrate,
         )

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from piop.cli.console import common_options, debug_option, print_json
+from piop.cli.completion import SPEC
+from piop.cli.console import common_options, debug_option, example, print_json
 from piop.errors import PiopError, UsageError, check_file_name
 
 TEMPLATE = """\
@@ -47,7 +48,7 @@ units: {t: s, x: m, u: m/s}              # formulas must be consistent with them
 """
 
 
-@click.command()
+@click.command(epilog=example("piop new mine"))
 @click.argument("name")
 @debug_option
 def new(name: str) -> None:
@@ -74,8 +75,8 @@ def new(name: str) -> None:
     print(f"Wrote {path}. Next:\n  piop check {path}\n  piop solve {path} --time 2m")
 
 
-@click.command()
-@click.argument("spec")
+@click.command(epilog=example("piop check burgers"))
+@click.argument("spec", type=SPEC)
 @common_options
 def check(spec: str, as_json: bool) -> None:
     """Analyse SPEC.

@@ -12,9 +12,10 @@ from matplotlib.figure import Figure
 
 from piop.inferred_parameters import INFERRED, estimate_text
 from piop.report.style import GREY, LINES, figure, label, legend, style_lines
-from piop.training.loop.phases import WEIGHT
+from piop.training.loop.callbacks import HELD_OUT
+from piop.training.loss.weighting.base import WEIGHT
 
-OTHER_COLUMNS = {"step", "seconds", "learning_rate", "gradient"}
+OTHER_COLUMNS = {"step", "seconds", "learning_rate", "gradient", HELD_OUT}
 SMALLEST_ERROR = 1e-4  # of the largest error: rounding at the initial time is not worth showing
 MEDIAN_WINDOW = 0.02  # fraction of the rows in the running median drawn over the raw loss
 

@@ -21,7 +21,7 @@ from piop.report.style import label
 from piop.run.error_bounds.calibration import CONFIDENCE, Calibration
 from piop.run.error_bounds.conformal import bounding_score
 from piop.sampling.typicality import grid_axes
-from piop.training.loop.phases import WEIGHT
+from piop.training.loss.weighting.base import WEIGHT
 from piop.web import pack
 
 MOST_VALUES = 1_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time as clock
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,7 +15,7 @@ import torch
 
 from piop.arguments import callback, flag, mapping, whole_number
 from piop.datasets import AnyDataset
-from piop.errors import UsageError, noting_interrupt
+from piop.errors import TrainingError, UsageError, noting_interrupt
 from piop.job_phases import JobPhase, JobPhases
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem
@@ -30,14 +30,24 @@ from piop.run.configuration import (
 from piop.run.data import DataArgument, GivenData, training_and_held_out, usable_data
 from piop.run.error_bounds.calibration import check_inputs
 from piop.run.folder import PROFILE, RunFolder, new_folder
+from piop.run.held_out_error import held_out_error
 from piop.run.job import Job, plan_job, require_pairs
 from piop.run.run import Run
+from piop.run.sources import RunSources
+from piop.run.tensorboard import TensorBoard, require_tensorboard
 from piop.run.threads import threads_of
 from piop.training.batches.batch import BatchSource
-from piop.training.build import build_model, build_objective, build_source
+from piop.training.build import Model, build_model, build_objective, build_source
 from piop.training.choices import point_settings, without_points
 from piop.training.config import BudgetConfig, TrainingConfig, change_settings
 from piop.training.distributed import joined
+from piop.training.loop.callbacks import (
+    Callback,
+    CallbackError,
+    Callbacks,
+    TrainingEvent,
+    on_rows,
+)
 from piop.training.loop.checkpoint import Row, read_metrics, read_weights
 from piop.training.loop.compilation import StepGradients
 from piop.training.loop.gradients import profile_eager
@@ -77,6 +87,8 @@ def fit(
     profile: bool = False,
     samples: int | None = None,
     calibrate: int | None = None,
+    callbacks: Sequence[Callback] = (),
+    tensorboard: bool = False,
     **more: Any,
 ) -> Run:
     """Train an operator for a problem, evaluate it on held-out inputs, and write its run folder.
@@ -111,6 +123,10 @@ def fit(
         calibrate: Number of further inputs from whose errors bounds are learned for others
             (:meth:`piop.run.Run.calibrate`), 0 leaves it out; by default 150, or as many as fit
             in what is left of that time.
+        callbacks: Called with every row of the metrics, and at the end with the run
+            (:class:`piop.Callback`). Where one fails, the run is saved and the error names it.
+        tensorboard: Write metrics, held-out errors and figures to ``tensorboard/`` in the run
+            folder; needs ``pip install 'piop[tensorboard]'``.
         **more: Further ``settings``, such as ``learning_rate=1e-3``.
 
     Returns:
@@ -119,7 +135,8 @@ def fit(
     Raises:
         UsageError: For arguments that cannot be used; nothing is written then.
         NotSupportedError: If the problem cannot be trained yet, with the reason.
-        TrainingError: If training fails; the last good checkpoint is kept.
+        TrainingError: If training fails; the last good checkpoint is kept. If a callback fails;
+            the run is saved then.
 
     Example:
         ``run = piop.Problem.from_file("burgers").fit(time="5m")``
@@ -128,7 +145,7 @@ def fit(
     profile = flag("profile", profile)
     samples = None if samples is None else whole_number("samples", samples, 0)
     calibrate = check_inputs(calibrate, 0)
-    progress, phases = callback(progress), phases or JobPhases()
+    called, phases = _callbacks(progress, callbacks, tensorboard), phases or JobPhases()
     with ExitStack() as stack:
         stack.callback(phases.finish)
         phases.enter(JobPhase.PREPARING)
@@ -141,6 +158,7 @@ def fit(
         machine = choose_machine(device, precision, compile, threads, seed)
         config = TrainingConfig(budget, machine=machine, physics=physics)
         config = configure(problem, config, backbone, settings)
+        config = _with_held_out_errors(config, settings, tensorboard)
         choose_kernel(config.machine.kernel, machine.device)  # before anything is written
         require_graphs(config.machine)
         processes = stack.enter_context(joined())
@@ -164,7 +182,7 @@ def fit(
             folder.begin(problem, config, job.statistics, job.record, force)
 
         judging = Judging(samples, calibrate)
-        return _train(folder, job, progress, phases, profile, judging, initial, begin)
+        return _train(folder, job, called, phases, profile, judging, initial, begin)
 
 
 def resume(
@@ -180,6 +198,8 @@ def resume(
     calibrate: int | None = None,
     data: AnyDataset | None = None,
     backbone: type[Backbone] | Preset | None = None,
+    callbacks: Sequence[Callback] = (),
+    tensorboard: bool = False,
     **more: Any,
 ) -> Run:
     """Continue a run that was stopped, to the same numbers as if it had not been.
@@ -200,17 +220,19 @@ def resume(
         calibrate: Number of further inputs of the calibration, as of :func:`fit`.
         data: The data, for a run that was trained on data given in Python.
         backbone: The class, for a run whose network was given in Python.
+        callbacks: Called with the metrics, as of :func:`fit`.
+        tensorboard: Write to ``tensorboard/`` in the run folder, as of :func:`fit`.
         **more: Further ``settings``, such as ``learning_rate=1e-3``.
 
     Raises:
         UsageError: If it is no run folder, its spec was changed, its device is not there, or a
             setting may not change.
-        TrainingError: If its checkpoint cannot be read.
+        TrainingError: If its checkpoint cannot be read, or a callback fails.
     """
     profile = flag("profile", profile)
     samples = None if samples is None else whole_number("samples", samples, 0)
     calibrate = check_inputs(calibrate, 0)
-    progress, phases = callback(progress), phases or JobPhases()
+    called, phases = _callbacks(progress, callbacks, tensorboard), phases or JobPhases()
     with ExitStack() as stack:
         stack.callback(phases.finish)
         phases.enter(JobPhase.PREPARING)
@@ -226,7 +248,9 @@ def resume(
             budget = BudgetConfig.of(steps, time)
             _require_larger(budget, folder)
             config = replace(config, budget=budget)
-        config = change_settings(config, _joined_settings(settings, more))
+        changes = _joined_settings(settings, more)
+        config = change_settings(config, changes)
+        config = _with_held_out_errors(config, changes, tensorboard)
         recorded = record["data"]
         require_work(config, recorded is not None, processes)
         if config != TrainingConfig.from_json(record["training"]) or not folder.files.covered:
@@ -238,7 +262,7 @@ def resume(
         _require_points(problem, statistics, [*(settings or {}), *more])
         job = Job(problem, config, statistics, found, recorded, processes)
         judging = Judging(samples, calibrate)
-        return _train(folder, job, progress, phases, profile, judging)
+        return _train(folder, job, called, phases, profile, judging)
 
 
 def _write_alone(folder: RunFolder, stack: ExitStack) -> None:
@@ -291,7 +315,7 @@ def _require_larger(budget: BudgetConfig, folder: RunFolder) -> None:
 def _train(
     folder: RunFolder,
     job: Job,
-    progress: Progress | None,
+    called: Callbacks,
     phases: JobPhases,
     profile: bool,
     judging: Judging,
@@ -316,7 +340,8 @@ def _train(
         gradients.phases = phases
         processes.lead(begin)  # from here on nothing is refused
         timed, path = TimedSource(draw, clock), folder.path
-        trainer = Trainer(loss, timed, gradients, config, path, progress, clock, processes)
+        judge = _held_out_error(folder, job, model, held_out, phases)
+        trainer = Trainer(loss, timed, gradients, config, path, called, clock, processes, judge)
         trainer.resume(torch.device(machine.device))
         fixed = model.operator.gridded or not (loss.residual is None or loss.residual.anywhere)
         advice = partial(_memory_advice, trainer, config, given, fixed)
@@ -340,7 +365,67 @@ def _train(
             return replace(run, unchanged=True)
         if judging.wanted and not trainer.interrupted and processes.leads:
             judging.judge(run, phases)
+        if processes.leads:
+            _end(called, run, trainer)
     return run
+
+
+def _callbacks(
+    progress: Progress | None, given: Sequence[Callback], tensorboard: bool
+) -> Callbacks:
+    """Check and join all that is called with the metrics.
+
+    Raises:
+        UsageError: For what cannot be called; without TensorBoard, where it is to be written.
+    """
+    found = Callbacks.of(given)
+    if flag("tensorboard", tensorboard):
+        require_tensorboard()
+        found = Callbacks([*found.given, TensorBoard()])
+    take = callback(progress)
+    return found if take is None else Callbacks([on_rows(take), *found.given])
+
+
+def _with_held_out_errors(
+    config: TrainingConfig, settings: Mapping[str, Any], tensorboard: bool
+) -> TrainingConfig:
+    """Measure errors on held-out inputs where they are shown, unless the settings say otherwise."""
+    if not tensorboard or "held_out_every" in settings or config.monitoring.held_out_every:
+        return config
+    monitoring = replace(config.monitoring, held_out_every=HELD_OUT_EVERY)
+    return replace(config, monitoring=monitoring)
+
+
+HELD_OUT_EVERY = 100
+"""Steps between errors on held-out inputs where TensorBoard shows them."""
+
+
+def _held_out_error(
+    folder: RunFolder, job: Job, model: Model, held_out: AnyDataset | None, phases: JobPhases
+) -> Callable[[], float] | None:
+    """Prepare the errors on held-out inputs that are measured during training, where requested."""
+    monitoring = job.config.monitoring
+    if not monitoring.held_out_every or not job.processes.leads:
+        return None
+    own = model.operator.end_only, job.record, held_out
+    sources = RunSources(folder.path, job.problem, job.config, *own)
+    solved = partial(phases.advance, what="references")
+    return held_out_error(job.problem, model, sources, monitoring.held_out_inputs, solved)
+
+
+def _end(called: Callbacks, run: Run, trainer: Trainer) -> None:
+    """Call the callbacks with the run.
+
+    Raises:
+        TrainingError: If one fails.
+    """
+    try:
+        called(TrainingEvent(run.path, trainer.step, run=run))
+    except KeyboardInterrupt:  # the run is whole and is returned
+        logger.warning("%s: interrupted in a callback, after the run was saved", run.path)
+    except CallbackError as error:
+        message = f"{error}; the run is saved in {run.path}"
+        raise TrainingError(message) from error.__cause__
 
 
 @final

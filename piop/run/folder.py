@@ -30,13 +30,14 @@ FORMAT = 1
 
 SPEC, EVALUATION, CALIBRATION = "spec.yaml", "evaluation.json", "calibration.json"
 DISCRETISATION, PROFILE = "discretisation.json", "profile.json"
-FIGURES, REPORT = "figures", "report.html"
+FIGURES, REPORT, TENSORBOARD = "figures", "report.html", "tensorboard"
 MEMBERS = (METRICS, WEIGHTS, "state", EVALUATION, CALIBRATION, DISCRETISATION, PROFILE, FIGURES,
-           REPORT, CHECKSUMS, CONFIG, SPEC)  # fmt: skip
+           TENSORBOARD, REPORT, CHECKSUMS, CONFIG, SPEC)  # fmt: skip
 """What a run writes, in the order in which it is removed: a run folder to the last but one."""
 
 FOLDERS = {
     "state": re.compile(r"(checkpoint|previous)\.pt|\.(checkpoint|previous)\.pt\.tmp"),
+    TENSORBOARD: re.compile(r"events\.out\.tfevents\..+"),
     FIGURES: re.compile(
         r"(losses|inferred|discretisation|residual|error_over_time|predictions(_\w+)?)\.png"
         r"|\.\w+\.png\.\w+\.part"

@@ -10,31 +10,14 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from piop.errors import Issue, SpecError
+from piop.spec.builtin import builtin_names as builtin_names
+from piop.spec.builtin import find_builtin as find_builtin
 from piop.spec.check_units import check_units
 from piop.spec.formulas import Resolved, resolve
 from piop.spec.model import Spec
 from piop.spec.reader import Bad, Reader, raise_issues
 from piop.spec.sections import COUNTED, MAX_ENTRIES, SECTIONS
 from piop.spec.tree import MAX_SIZE, Node, entries, read_yaml
-
-_PACKAGE = Path(__file__).resolve().parent.parent
-
-
-def _folder() -> Path:
-    """``pdes/`` inside an installed package, or beside it in a checkout."""
-    inside = _PACKAGE / "pdes"
-    return inside if inside.is_dir() else _PACKAGE.parent / "pdes"
-
-
-def builtin_names() -> tuple[str, ...]:
-    """Names such as ``burgers``."""
-    return tuple(sorted(p.stem for p in _folder().glob("*.yaml")))
-
-
-def find_builtin(name: str | Path) -> Path | None:
-    """The file of a built-in problem; None if the name is a path or unknown."""
-    return _folder() / f"{name}.yaml" if str(name) in builtin_names() else None
-
 
 _DECLARING = ("time", "space", "parameters", "inputs", "definitions", "auxiliary")
 REQUIRED = ("equations", "name", "unknowns")

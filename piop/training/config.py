@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Literal, Self
 
 from piop.arguments import whole_number
-from piop.errors import UsageError
+from piop.errors import UsageError, excerpt
 from piop.models.core.base import Preset
 from piop.models.registry import preset_of_class
 from piop.problem.time_windows import MOST_WINDOWS
@@ -30,10 +30,10 @@ from piop.training.setting_declarations import (
     Setting,
     convert,
     kind_of,
+    nearest_key,
     parse_time,
     setting,
     settings_of,
-    unknown_key,
 )
 
 PARTS = ("residual", "initial", "boundary", "data")
@@ -300,6 +300,26 @@ class MachineConfig:
     cuda_graphs: bool = setting(False)
 
 
+HELD_OUT_ERRORS = Applies(
+    "held_out_every above 0", lambda c: c.config.monitoring.held_out_every > 0
+)
+
+
+@dataclass(frozen=True)
+class MonitoringConfig:
+    """What is measured during training beside the loss; the numbers of training stay the same.
+
+    Attributes:
+        held_out_every: Steps between measurements of the error on a few held-out inputs, which is
+            ``held_out`` in the metrics; 0 for none, 100 with ``--tensorboard``. They are made
+            where a row of the metrics is due, and their time is not counted.
+        held_out_inputs: Number of these inputs, the first of an evaluation's.
+    """
+
+    held_out_every: int = setting(0, changeable=True)
+    held_out_inputs: int = setting(8, POSITIVE, (HELD_OUT_ERRORS,), changeable=True)
+
+
 @dataclass(frozen=True)
 class BudgetConfig:
     """End of training: after a number of steps, or of seconds.
@@ -347,6 +367,7 @@ class TrainingConfig:
         adaptive: Weights that adapt.
         optimiser: The optimiser and its schedule.
         machine: Device and precision.
+        monitoring: What is measured during training beside the loss.
         backbone: Name of the backbone.
         backbone_settings: Its settings that differ from the preset, ``preset`` among them.
         physics: Train on the equations.
@@ -360,6 +381,7 @@ class TrainingConfig:
     adaptive: AdaptiveConfig = AdaptiveConfig()
     optimiser: OptimiserConfig = OptimiserConfig()
     machine: MachineConfig = MachineConfig()
+    monitoring: MonitoringConfig = MonitoringConfig()
     backbone: str = "pit"
     backbone_settings: Mapping[str, Any] = field(default_factory=dict)
     physics: bool = True
@@ -437,6 +459,33 @@ SETTINGS: dict[str, tuple[str, Setting]] = {
 """Key → the section it stands in, and its declaration."""
 
 
+def unknown_setting(key: str, backbone_keys: Collection[str]) -> str:
+    """Return a message that a setting does not exist: the nearest with its meaning, or the topics.
+
+    Args:
+        key: What was given.
+        backbone_keys: The settings of the chosen backbone.
+
+    Example:
+        >>> unknown_setting("lerning_rate", [])[:69]
+        "'lerning_rate' is not a setting. Did you mean 'learning_rate' (Peak st"
+    """
+    near = nearest_key(key, [*SETTINGS, "preset", *backbone_keys])
+    if near in SETTINGS:
+        declared = SETTINGS[near][1]
+        meaning = declared.meaning.replace("``", "").split(". ")[0].rstrip(".")
+        hint = f"Did you mean '{near}' ({meaning}; default {declared.default})?"
+    elif near is not None:
+        hint = f"Did you mean '{near}'?"
+    else:
+        own = f", and of the network ({', '.join(backbone_keys)})" if backbone_keys else ""
+        hint = (
+            f"There are settings of {', '.join(SECTIONS)}{own}; piop settings TOPIC lists them "
+            "with meaning and default"
+        )
+    return f"{excerpt(key)} is not a setting. {hint}"
+
+
 def apply_settings(
     config: TrainingConfig, settings: Mapping[str, Any], backbone_keys: Mapping[str, Any]
 ) -> TrainingConfig:
@@ -466,7 +515,7 @@ def apply_settings(
         elif key in backbone_keys:
             backbone[key] = convert(key, value, kind_of(backbone_keys[key]))
         else:
-            raise UsageError(unknown_key(key, [*SETTINGS, "preset", *backbone_keys]))
+            raise UsageError(unknown_setting(key, backbone_keys))
     changed = {name: replace(own, **changes[name]) for name, own in config.sections.items()}
     return replace(config, backbone_settings=backbone, **changed)
 

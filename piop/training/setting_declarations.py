@@ -6,6 +6,7 @@ Conversion from the text of a command line, error messages, ``piop settings`` an
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
 import re
@@ -13,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
-from piop.errors import UsageError, did_you_mean, excerpt
+from piop.errors import UsageError, excerpt
 from piop.models.core.base import POINT_FIELD, FieldKind
 
 if TYPE_CHECKING:
@@ -164,10 +165,9 @@ def attribute_meanings(section: type) -> dict[str, str]:
     return {name: " ".join(meaning.split()) for name, meaning in entries}
 
 
-def unknown_key(key: str, known: Collection[str]) -> str:
-    """Return a message that a setting does not exist, with the nearest name or the list of all."""
-    hint = did_you_mean(key, known, 0.7) or f"One of {', '.join(sorted(known))}."
-    return f"{excerpt(key)} is not a setting. {hint}"
+def nearest_key(key: str, known: Collection[str]) -> str | None:
+    """Return the setting whose name is nearest; None where none is near."""
+    return next(iter(difflib.get_close_matches(key, known, 1, 0.7)), None)
 
 
 def convert(key: str, value: Any, kind: Any) -> Any:

@@ -32,7 +32,7 @@ WRONG = {
     "a setting without value": (["solve", "heat", "--set", "bins"], "'bins' is not KEY=VALUE"),
     "an unknown setting": (
         ["solve", "heat", "--steps", "1", "--set", "learning_rat=1"],
-        "Did you mean 'learning_rate'?",
+        "Did you mean 'learning_rate' (Peak",
     ),
     "a setting of the wrong type": (
         ["solve", "heat", "--steps", "1", "--set", "functions=two"],

@@ -22,6 +22,7 @@ from piop.training.config import (
 )
 from piop.training.distributed import SingleProcess, joined
 from piop.training.loop import phases
+from piop.training.loop.callbacks import Callbacks, on_rows
 from piop.training.loop.compilation import StepGradients
 from piop.training.loop.trainer import Trainer
 from piop.training.loss.statistics import distribution_statistics
@@ -114,7 +115,8 @@ def build_trainer(name, folder, processes=None, stop=None):
         if stop is not None and row["step"] >= stop:
             raise KeyboardInterrupt
 
-    return Trainer(loss, draw, gradients, config, folder, ask_to_stop, processes=processes)
+    called = Callbacks([on_rows(ask_to_stop)])
+    return Trainer(loss, draw, gradients, config, folder, called, processes=processes)
 
 
 def weights_of(trainer):

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 
@@ -52,13 +53,19 @@ def test_untouched_settings_keep_their_values():
 
 
 def test_an_unknown_key_names_the_nearest():
-    with pytest.raises(UsageError, match="Did you mean 'learning_rate'"):
+    near = re.escape("Did you mean 'learning_rate' (Peak step size; default 0.01)?")
+    with pytest.raises(UsageError, match=near):
         apply_settings(START, {"lerning_rate": 1}, {})
+    with pytest.raises(UsageError, match=r"Did you mean 'width'\?"):
+        apply_settings(START, {"widht": 1}, {"width": 64})
 
 
 @pytest.mark.parametrize("key", ["zzz", "finish"])
-def test_an_unknown_key_far_from_all_lists_them(key):
-    with pytest.raises(UsageError, match=r"One of attention_decay, .*width"):
+def test_an_unknown_key_far_from_all_lists_the_topics(key):
+    topics = (
+        r"settings of points, sampling, .*, and of the network \(width\); piop settings TOPIC lists"
+    )
+    with pytest.raises(UsageError, match=topics):
         apply_settings(START, {key: 1}, {"width": 64})
 
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from piop.training.batches.batch import Batch, BatchSource
 from piop.training.config import OptimiserConfig
-from piop.training.loss.weighting.base import Outcome, Weightings
+from piop.training.loss.weighting.base import WEIGHT, Outcome, Weightings
 from piop.training.operator import Inferred
 from piop.training.optimisers.build import (
     ITERATIONS,
@@ -50,9 +50,6 @@ class TrainingTask:
     config: OptimiserConfig
     weightings: Weightings
 
-
-WEIGHT = "weight/"
-"""What the factors of parts of the loss that adapt begin with in the rows of the metrics."""
 
 StepResult = tuple[dict[str, Any], int]
 """The row of metrics of a step, and how many gradients it took."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +21,7 @@ from piop.residual.compiled_step import StoppedCompiling
 from piop.training.batches.batch import BatchSource
 from piop.training.config import TrainingConfig
 from piop.training.distributed import LostProcessError, Processes, SingleProcess, checksum
+from piop.training.loop.callbacks import HELD_OUT, CallbackError, Callbacks, TrainingEvent
 from piop.training.loop.checkpoint import MetricsFile, Row, read_checkpoint, save_checkpoint
 from piop.training.loop.compilation import EAGER_STEPS, StepGradients
 from piop.training.loop.divergence import (
@@ -83,10 +86,12 @@ class Trainer:
         gradients: The gradients of a batch, eager or compiled.
         config: The run's choices.
         folder: Where ``metrics.jsonl``, ``model.safetensors`` and ``state/`` go.
-        progress: Called with every row of the metrics.
+        callbacks: Called with every row of the metrics.
         profile: Takes the time of each part of a step; that of ``draw`` and ``gradients`` is theirs
             to take.
         processes: The processes of the run; the first writes and reports.
+        held_out: Measures the error of the present weights on held-out inputs, every
+            ``held_out_every`` steps; NaN where it has none.
 
     Attributes:
         step: Gradients computed so far.
@@ -105,9 +110,10 @@ class Trainer:
         gradients: StepGradients,
         config: TrainingConfig,
         folder: Path,
-        progress: Callable[[Row], None] | None = None,
+        callbacks: Callbacks | None = None,
         profile: Profile | None = None,
         processes: Processes | None = None,
+        held_out: Callable[[], float] | None = None,
     ) -> None:
         self.operator, self.weightings = loss.operator, loss.weightings
         self.processes, self.profile = processes or SingleProcess(), profile or Profile()
@@ -116,11 +122,14 @@ class Trainer:
         if self.processes.count > 1:
             own = self.processes, self._own_flags, self.profile
             summed = self.shared = SharedGradients(gradients, loss, *own)
-        self.config, self.files, self.progress = config, RunFiles(folder), progress
+        self.config, self.files = config, RunFiles(folder)
+        self.callbacks, self.held_out = callbacks or Callbacks(), held_out
         self.task = TrainingTask(self.operator, summed, draw, config.optimiser, self.weightings)
         self.phase: Phase = Stochastic(self.task)
         self.step, self.elapsed, self.first_step = 0, 0.0, 0.0
         self.interrupted = False
+        self._failed: CallbackError | None = None
+        self._noted, self._aside = 0, 0.0
         self.monitor = DivergenceMonitor(loss.equations)
         self._since_note: list[_Taken] = []
         self._first_at, self._first_elapsed = 0, 0.0
@@ -153,7 +162,7 @@ class Trainer:
 
         Raises:
             TrainingError: If the loss is not finite or explodes, or a file cannot be written; the
-                last good checkpoint is kept.
+                last good checkpoint is kept. If a callback fails; the run is saved then.
         """
         metrics = None
         if self.processes.leads:
@@ -181,6 +190,7 @@ class Trainer:
                     if self._is_noted():
                         with self.profile.part(METRICS):
                             self._note(metrics, row)
+                        clock += self._aside
                     decided = undecided and self.gradients.compiled is not None
                     due = (self._flags().save or decided) and self.fraction() < 1
                     if due and self.monitor.verdict(row) is None:
@@ -189,6 +199,7 @@ class Trainer:
                         self._saved_clock = time.perf_counter()
             self._require_sound()
             self._save(metrics)
+            self.processes.lead(self._raise_failure_of_callback)
         except LostProcessError as error:
             raise TrainingError(
                 f"step {self.step + 1}: {error}; {self.kept()}. Go on with as many processes as "
@@ -252,21 +263,49 @@ class Trainer:
         return often or self.phase.finish or self.fraction() >= 1
 
     def _note(self, metrics: MetricsFile | None, values: dict[str, Any]) -> None:
+        """Log a step; the seconds of callbacks and of held-out errors are kept aside."""
+        self._aside = 0.0
+        values = values | self.weightings.in_metrics()
         numbers = {name: float(value) for name, value in values.items()}
         if (wrong := self.monitor.note(numbers)) is not None:
             raise self._failure(*self._first_failure(wrong))
         del self._since_note[:-1]
         row: Row = {"step": self.step, **numbers, "seconds": round(self.elapsed, 3)}
+        before, self._noted = self._noted, self.step
         if metrics is None:
             return
-        metrics.write(row)
+        begun = time.perf_counter()
         try:
-            if self.progress:
-                self.progress(row)
+            row |= self._held_out_error(before)
+            metrics.write(row)
+            self.callbacks(TrainingEvent(self.folder, self.step, MappingProxyType(row)))
         except KeyboardInterrupt:
             if self.interrupted and self.shared is None:  # the second Ctrl-C
                 raise
             self.interrupted = True
+        except CallbackError as error:
+            self._failed, self.interrupted = error, True
+        self._aside = time.perf_counter() - begun
+
+    def _held_out_error(self, before: int) -> Row:
+        """Measure the error on held-out inputs where it is due since an earlier row."""
+        every = self.config.monitoring.held_out_every
+        if self.held_out is None or not every or self.step // every == before // every:
+            return {}
+        present = {name: value.clone() for name, value in self.operator.state_dict().items()}
+        try:
+            self.operator.load_state_dict(self.phase.weights())
+            error = self.held_out()
+        finally:
+            self.operator.load_state_dict(present)
+        return {HELD_OUT: error} if math.isfinite(error) else {}
+
+    def _raise_failure_of_callback(self) -> None:
+        """Raise for the callback that has ended training, the run being saved."""
+        if self._failed is not None:
+            raise TrainingError(
+                f"{self._failed}; {self.kept()}. Go on without it: piop resume {self.folder}"
+            ) from self._failed.__cause__
 
     def _require_sound(self) -> None:
         """Refuse to save the weights of a last step that diverged."""
@@ -367,7 +406,7 @@ class Trainer:
                 f"{self.folder}: its checkpoint does not fit this run ({error})"
             ) from error
         self.gradients.compiled = state.get("compiled", self.gradients.compiled)
-        self.step = self.saved_at = self._first_at = int(state["step"])
+        self.step = self.saved_at = self._first_at = self._noted = int(state["step"])
         self.elapsed = self._spent = float(state["elapsed"])
         self._metrics_size = int(state["metrics_size"])
 

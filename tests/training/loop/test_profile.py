@@ -103,7 +103,7 @@ def test_what_processes_tell_each_other_is_not_counted_under_the_optimiser(
 ):
     class SlowTwo(SingleProcess.__base__):
         rank, count = 0, 2
-        lead = collect = None
+        collect = None
 
         def add(self, tensors):
             tick(2.0)
@@ -111,6 +111,9 @@ def test_what_processes_tell_each_other_is_not_counted_under_the_optimiser(
 
         def agree(self, value):
             return True
+
+        def lead(self, action):
+            return action()
 
     (tmp_path / "state").mkdir()
     built, profile = builder(heat), Profile(on=True)

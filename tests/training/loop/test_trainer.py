@@ -15,6 +15,7 @@ from piop.training.config import (
     PointsConfig,
     SamplingConfig,
 )
+from piop.training.loop.callbacks import Callbacks, on_rows
 from piop.training.loop.checkpoint import CHECKPOINT, read_metrics
 from piop.training.loop.compilation import StepGradients
 from piop.training.loop.run_files import RunFiles
@@ -39,7 +40,8 @@ def trainer_of(
     )
     (folder / "state").mkdir(parents=True, exist_ok=True)
     gradients = StepGradients(built.loss, compiled=False)
-    return Trainer(built.loss, built.draw, gradients, config, folder, progress)
+    called = Callbacks([] if progress is None else [on_rows(progress)])
+    return Trainer(built.loss, built.draw, gradients, config, folder, called)
 
 
 def numbers(folder):

@@ -16,6 +16,7 @@ from piop.training.loss.weighting.base import (
     WeightedRun,
     Weighting,
     balanced,
+    extent,
 )
 from piop.training.loss.weighting.tangent_kernel import EQUATIONS, PROBE, queries_of
 
@@ -159,14 +160,21 @@ class LocalNtkWeighting(Weighting):
 
     def entering(self, batch: Batch) -> dict[str, Tensor]:
         """Return λ of bins and of parts, and signs that are zero."""
+        bins, parts = self._factors()
+        one = torch.ones_like(bins[:1])
+        return {"bins": bins, "parts": torch.cat([one, parts])} | self.probes.zeros(batch)
+
+    def _factors(self) -> tuple[Tensor, Tensor]:
+        """Return λ of the bins, and of the other parts."""
         traces, seen = self.mean.values, self.mean.observed > 0
         most = traces.max()
         factors = (most / traces.clamp(min=GUARD * most)).sqrt().nan_to_num(nan=1.0)
         factors = torch.where(seen, factors, 1.0)
-        bins, parts = factors[: self.cells.count], factors[self.cells.count :]
-        return {"bins": bins, "parts": torch.cat([torch.ones_like(most)[None], parts])} | (
-            self.probes.zeros(batch)
-        )
+        return factors[: self.cells.count], factors[self.cells.count :]
+
+    def in_metrics(self) -> dict[str, Tensor]:
+        """Return the extent of λ of the bins."""
+        return extent(self.name, self._factors()[0])
 
     def of_points(self, weights: Mapping[str, Tensor], queries: Tensor) -> Tensor:
         """Look up λ of each point's bin."""

@@ -71,6 +71,15 @@ def balanced(sizes: Tensor) -> Tensor:
     return (mean / (sizes + GUARD * mean)).nan_to_num(nan=1.0)
 
 
+WEIGHT = "weight/"
+"""What the names of adaptive weights begin with in the rows of the metrics."""
+
+
+def extent(name: str, weights: Tensor) -> dict[str, Tensor]:
+    """Return the smallest and the largest of weights ``[K]``, by name."""
+    return {f"{name}_min": weights.min(), f"{name}_max": weights.max()}
+
+
 Outcome = tuple[dict[str, Tensor], dict[str, Tensor]]
 """Parts of the loss, and statistics for adaptive weights."""
 
@@ -164,6 +173,10 @@ class Weighting(ABC):
     def update(self, statistics: Mapping[str, Tensor]) -> None:  # noqa: B027 - as above
         """Adapt the weights by the sums of :meth:`observe` over the whole batch."""
 
+    def in_metrics(self) -> dict[str, Tensor]:
+        """Return what the metrics show of present weights of points, scalars by name."""
+        return {}
+
     def state_dict(self) -> dict[str, Tensor]:
         """Return what a resume needs."""
         return self.mean.state_dict()
@@ -252,6 +265,11 @@ class Weightings:
         """Adapt all weights."""
         for member in self.members:
             member.update(statistics)
+
+    def in_metrics(self) -> dict[str, Tensor]:
+        """Return what the metrics show of weights of points, those that enter the next step."""
+        shown = [(n, value) for member in self.members for n, value in member.in_metrics().items()]
+        return {WEIGHT + name: value for name, value in shown}
 
     def state_dict(self) -> dict[str, dict[str, Tensor]]:
         """Return the states by name."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, final
 import torch
 from torch import Tensor
 
-from piop.training.loss.weighting.base import RunningMean, WeightedRun, Weighting
+from piop.training.loss.weighting.base import RunningMean, WeightedRun, Weighting, extent
 
 if TYPE_CHECKING:
     from piop.training.batches.batch import Batch
@@ -46,8 +46,15 @@ class CausalWeighting(Weighting):
 
     def entering(self, batch: Batch) -> dict[str, Tensor]:
         """Return the weight of each bin."""
+        return {"causal": self._weights()}
+
+    def _weights(self) -> Tensor:
         losses = self.mean.values
-        return {"causal": torch.exp(-self.strength * (torch.cumsum(losses, 0) - losses))}
+        return torch.exp(-self.strength * (torch.cumsum(losses, 0) - losses))
+
+    def in_metrics(self) -> dict[str, Tensor]:
+        """Return the extent of the weights of the bins."""
+        return extent(self.name, self._weights())
 
     def of_points(self, weights: Mapping[str, Tensor], queries: Tensor) -> Tensor:
         """Look up the weight of each point's bin."""
@@ -98,6 +105,10 @@ class ResidualAttention(Weighting):
     def entering(self, batch: Batch) -> dict[str, Tensor]:
         """Return λ of each cell."""
         return {"attention": self.multipliers}
+
+    def in_metrics(self) -> dict[str, Tensor]:
+        """Return the extent of λ."""
+        return extent(self.name, self.multipliers)
 
     def of_points(self, weights: Mapping[str, Tensor], queries: Tensor) -> Tensor:
         """Look up λ² of each point's cell, since it multiplies the residual itself."""
