@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields
-from html import escape
 from typing import TYPE_CHECKING, Any, cast, final, get_args
 
 from sympy import Derivative, Expr, Symbol
@@ -17,6 +16,7 @@ from piop.expression import write
 from piop.forms.pde import Input
 from piop.forms.stream_plan import plan_streams
 from piop.forms.terms import name_of
+from piop.notebook_html import text_html
 from piop.problem.classify import classify
 from piop.problem.constraints import decide_constraints
 from piop.problem.linear_part import decide_linear_part
@@ -281,8 +281,8 @@ def _constraint(found: dict[str, Any]) -> str:
 def to_html(problem: Problem) -> str:
     """The equations and conditions typeset, for a notebook."""
     title = problem.spec.title
-    lines = [f"<b>{escape(problem.name + (f': {title}' if title else ''))}</b>"]
-    lines.append(f"<p>{escape(classify(problem))}</p>")
+    lines = [f"<b>{text_html(problem.name + (f': {title}' if title else ''))}</b>"]
+    lines.append(f"<p>{text_html(classify(problem))}</p>")
     lines += [f"$${typeset(residual)} = 0$$" for residual in problem.pde.residuals_raw]
     domain = [_interval(c, problem.units) for c in problem.coordinates]
     given = [f"${typeset(problem.function(i.name))}$" for i in problem.inputs]
@@ -292,8 +292,8 @@ def to_html(problem: Problem) -> str:
         for name, data in problem.initial.items()
         for order, e in enumerate(data)
     ]
-    walls = [escape(f"{face}: {text}") for face, text in _boundary(problem).items()]
-    rows = [("domain", map(escape, domain)), ("inputs", given), ("initial", start)]
+    walls = [text_html(f"{face}: {text}") for face, text in _boundary(problem).items()]
+    rows = [("domain", map(text_html, domain)), ("inputs", given), ("initial", start)]
     rows.append(("boundary", walls))
     items = [f"<li>{title}: {', '.join(texts)}</li>" for title, texts in rows]
     return "\n".join([*lines, "<ul>", *items, "</ul>"])

@@ -32,6 +32,7 @@ from piop.run.error_bounds.calibration import check_inputs
 from piop.run.folder import PROFILE, RunFolder, new_folder
 from piop.run.held_out_error import held_out_error
 from piop.run.job import Job, plan_job, require_pairs
+from piop.run.notebook_progress import NotebookProgress, in_notebook
 from piop.run.run import Run
 from piop.run.sources import RunSources
 from piop.run.tensorboard import TensorBoard, require_tensorboard
@@ -113,7 +114,8 @@ def fit(
         settings: Any setting of training or of the backbone, by name.
         out: The run folder; by default ``runs/NAME-DATE-TIME``.
         force: Replace an existing run folder.
-        progress: Called with rows of the metrics.
+        progress: Called with rows of the metrics. Without it and ``phases``, a Jupyter notebook
+            shows one bar.
         phases: Takes the phases of the job (``preparing``, ``compiling``, ``training``,
             ``evaluating``, ``calibrating``) and their seconds; the last one ends with the call,
             errors included.
@@ -145,7 +147,8 @@ def fit(
     profile = flag("profile", profile)
     samples = None if samples is None else whole_number("samples", samples, 0)
     calibrate = check_inputs(calibrate, 0)
-    called, phases = _callbacks(progress, callbacks, tensorboard), phases or JobPhases()
+    progress, phases = _shown(progress, phases)
+    called = _callbacks(progress, callbacks, tensorboard)
     with ExitStack() as stack:
         stack.callback(phases.finish)
         phases.enter(JobPhase.PREPARING)
@@ -232,7 +235,8 @@ def resume(
     profile = flag("profile", profile)
     samples = None if samples is None else whole_number("samples", samples, 0)
     calibrate = check_inputs(calibrate, 0)
-    called, phases = _callbacks(progress, callbacks, tensorboard), phases or JobPhases()
+    progress, phases = _shown(progress, phases)
+    called = _callbacks(progress, callbacks, tensorboard)
     with ExitStack() as stack:
         stack.callback(phases.finish)
         phases.enter(JobPhase.PREPARING)
@@ -325,6 +329,8 @@ def _train(
     """Build the model and its loss, begin the folder of a new run, train, and evaluate."""
     problem, config, statistics = job.problem, job.config, job.statistics
     machine, processes = config.machine, job.processes
+    if isinstance(phases, NotebookProgress):
+        phases.budget = config.budget
     training, held_out = None, None
     if job.data is not None:
         training, held_out = training_and_held_out(problem, job.data, machine.seed)
@@ -368,6 +374,16 @@ def _train(
         if processes.leads:
             _end(called, run, trainer)
     return run
+
+
+def _shown(
+    progress: Progress | None, phases: JobPhases | None
+) -> tuple[Progress | None, JobPhases]:
+    """Return what shows rows and phases: what was given, else one bar in a notebook."""
+    if progress is None and phases is None and in_notebook():
+        bar = NotebookProgress()
+        return bar, bar
+    return progress, phases or JobPhases()
 
 
 def _callbacks(

@@ -242,18 +242,21 @@ def as_dataset(
         A variable per channel over ``sample`` and the coordinates (or ``point``).
     """
     coordinates, arrays = {}, values.reshape(len(values), *queries.shape, -1).numpy()
-    units = {name: {"units": str(unit)} for name, unit in problem.units.items()}
+    names = [*(c.name for c in problem.coordinates), *problem.channels]
+    own = {name: {"long_name": name} for name in names}
+    for name, unit in problem.units.items():
+        own.setdefault(name, {})["units"] = str(unit)
     dimensions: tuple[str, ...] = ("sample", *(c.name for c in problem.coordinates))
     if queries.points is None:
         for name, positions in (queries.axes or {}).items():
-            coordinates[name] = (name, positions.numpy(), units.get(name, {}))
+            coordinates[name] = (name, positions.numpy(), own[name])
     else:
         dimensions = ("sample", "point")
         points = queries.points.expand(len(values), -1, -1).numpy()
         for i, c in enumerate(problem.coordinates):
-            coordinates[c.name] = (dimensions, points[..., i], units.get(c.name, {}))
+            coordinates[c.name] = (dimensions, points[..., i], own[c.name])
     variables = {
-        name: (dimensions, np.ascontiguousarray(arrays[..., i]), units.get(name, {}))
+        name: (dimensions, np.ascontiguousarray(arrays[..., i]), own[name])
         for i, name in enumerate(problem.channels)
     }
     return xr.Dataset(variables, coordinates, dict(attributes))

@@ -41,9 +41,11 @@ from piop.run.error_bounds.calibration import (
 from piop.run.error_bounds.conformal import check_confidence
 from piop.run.error_bounds.linearised_error import LinearisedError
 from piop.run.error_bounds.sensor_error import has_fewer_sensors, sensor_error
+from piop.run.evaluation_result import Evaluation
 from piop.run.folder import CALIBRATION, DISCRETISATION, EVALUATION, RunFolder, versions
 from piop.run.held_out import HeldOut, HeldOutSource, JudgedSamples
 from piop.run.held_out import Sensors as Placement
+from piop.run.notebook import run_html
 from piop.run.parameter_estimation import infer, trained_estimates
 from piop.run.prediction import add_sensor_error, add_typicality, as_dataset, predict_values
 from piop.run.references import Progress
@@ -148,6 +150,13 @@ class Run:
     def path(self) -> Path:
         """The path of its run folder."""
         return self.folder.path
+
+    def __repr__(self) -> str:
+        return f"Run({self.problem.name}, {self.config.backbone}, {str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """Return what the run is, its errors and a figure of fields, as notebooks show it."""
+        return run_html(self)
 
     @property
     def metrics(self) -> list[Row]:
@@ -475,7 +484,7 @@ class Run:
         write: bool = True,
         data: DataArgument | None = None,
         progress: Progress | None = None,
-    ) -> dict[str, Any]:
+    ) -> Evaluation:
         """Evaluate the operator on held-out inputs.
 
         Args:
@@ -493,9 +502,9 @@ class Run:
             progress: Called with the number of references solved, and of all, as they are solved.
 
         Returns:
-            The content of ``evaluation.json``: ``relative_l2`` with ``mean``, ``std`` and
-            ``per_sample``, per channel and time, the error of the reference, trivial baselines,
-            residual, seconds, warnings, whether the operator is ``worth`` its training
+            The content of ``evaluation.json``, a dict that a notebook shows as a table:
+            ``relative_l2`` with ``mean``, ``std`` and ``per_sample``, per channel and time, the
+            error of the reference, trivial baselines, residual, seconds, warnings, whether the operator is ``worth`` its training
             (:func:`piop.run.worth.measure_worth`), ``inferred`` parameters, at which the references
             are solved, and the errors at each level of ``noise`` (``relative_l2`` is without
             noise).
@@ -563,7 +572,7 @@ class Run:
         scales = self.statistics.equation_scale
         doubts += warn_of_gap(self.metrics, error, circumstances["residual"], scales)
         found |= parameters | {"warnings": [*found["warnings"], *doubts, *residual_doubts]}
-        found = json_value(found | circumstances)
+        found = Evaluation(json_value(found | circumstances))
         if write:
             self.folder.write_json(EVALUATION, found)
         return found

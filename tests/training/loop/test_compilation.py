@@ -9,6 +9,7 @@ import torch
 
 from piop.training.batches.batch import BatchSource
 from piop.training.config import BudgetConfig, MachineConfig
+from piop.training.loop.callbacks import Callbacks
 from piop.training.loop.checkpoint import read_metrics
 from piop.training.loop.compilation import EAGER_STEPS, GAIN, LEAST, StepGradients
 from piop.training.loop.gradients import CompiledGradients
@@ -145,7 +146,9 @@ def test_a_resume_that_is_undecided_takes_eager_steps_of_its_own_first(
 ):
     compiler = Compiler(monkeypatch, 0.0)
     stopped = trainer_of(builder(heat), tmp_path, 20)
-    stopped.progress = lambda row: stopped._interrupt() if row["step"] == EAGER_STEPS else None
+    stopped.callbacks = Callbacks(
+        [lambda event: stopped._interrupt() if event.step == EAGER_STEPS else None]
+    )
     stopped.run()
     assert stopped.gradients.compiled is None
     again = trainer_of(builder(heat), tmp_path, 20)
@@ -219,11 +222,13 @@ def test_a_resume_foresees_the_steps_of_the_time_left_from_its_own_speed(
     built.draw = SlowSource()
     stopped = trainer_of(built, tmp_path, None, seconds=1000.0)
     stopped.elapsed = 600.0  # of slower steps
-    stopped.progress = lambda _row: stopped._interrupt()
+    stopped.callbacks = Callbacks([lambda _: stopped._interrupt()])
     stopped.run()
     again = trainer_of(built, tmp_path, None, seconds=1000.0)
     again.resume(torch.device("cpu"))
-    again.progress = lambda row: again._interrupt() if row["step"] > 2 * EAGER_STEPS else None
+    again.callbacks = Callbacks(
+        [lambda event: again._interrupt() if event.step > 2 * EAGER_STEPS else None]
+    )
     again.run()
     (steps,) = foreseen
     assert 400 / (20 * least) < steps < 400 / least
