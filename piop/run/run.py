@@ -504,7 +504,8 @@ class Run:
         Returns:
             The content of ``evaluation.json``, a dict that a notebook shows as a table:
             ``relative_l2`` with ``mean``, ``std`` and ``per_sample``, per channel and time, the
-            error of the reference, trivial baselines, residual, seconds, warnings, whether the operator is ``worth`` its training
+            error of the reference, trivial baselines, residual, seconds, warnings, whether the
+            operator is ``worth`` its training
             (:func:`piop.run.worth.measure_worth`), ``inferred`` parameters, at which the references
             are solved, and the errors at each level of ``noise`` (``relative_l2`` is without
             noise).
