@@ -91,6 +91,20 @@ class RunPath(click.Path):
 
 
 @final
+class RunOrSpec(click.ParamType):
+    """A run folder, or a problem that comes with piop, or a file."""
+
+    name = "run or spec"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem[str]]:
+        """Offer run folders, then problems."""
+        runs = RUN.shell_complete(ctx, param, incomplete)[:-1]  # without the item for folders
+        return [*runs, *SPEC.shell_complete(ctx, param, incomplete)]
+
+
+@final
 class BackboneName(click.ParamType):
     """A network."""
 
@@ -175,6 +189,7 @@ class FigureName(click.ParamType):
 
 
 SPEC, RUN, BACKBONE, FIGURE = SpecName(), RunPath(), BackboneName(), FigureName()
+RUN_OR_SPEC = RunOrSpec()
 PAIR, CHANGEABLE_PAIR, TOPIC = SettingPair(), SettingPair(changeable=True), SettingTopic()
 
 

@@ -6,11 +6,12 @@ import gc
 
 import click
 
-from piop.cli.console import PORT, debug_option, device_option
+from piop.cli.completion import RUN_OR_SPEC
+from piop.cli.console import PORT, debug_option, device_option, example
 
 
-@click.command()
-@click.argument("source", metavar="RUN|SPEC")
+@click.command(epilog=example("piop explore runs/mine", "piop explore burgers"))
+@click.argument("source", metavar="RUN|SPEC", type=RUN_OR_SPEC)
 @click.option("--port", type=PORT, help="Port on 127.0.0.1; by default a free one.")
 @click.option("--no-browser", is_flag=True, help="Print the address, and open no browser.")
 @device_option
