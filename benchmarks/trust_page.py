@@ -18,8 +18,9 @@ BOUNDS = """
 ## Error bounds
 
 `{command}`, {machine}. After training for the time given, with the default recipe, uncompiled on
-one thread, fresh inputs are predicted and solved; 200 times 150 of them, chosen at random,
-calibrate, and the others are bounded.
+one thread beside other work (so errors are larger than an idle machine's), fresh inputs are
+predicted and solved; 200 times 150 of them, chosen at random, calibrate, and the others are
+bounded.
 
 - **error**: mean relative L2 error, the largest of all unknowns; **spread**: 95 % quantile over 5 %
   quantile.
