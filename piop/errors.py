@@ -46,6 +46,10 @@ class TrainingError(PiopError):
     """Training failed: the loss is not finite, or a checkpoint does not fit."""
 
 
+class ExportError(PiopError):
+    """An exported graph that does not give the predictions of its run."""
+
+
 class OutOfMemory(PiopError):
     """Memory ran out; the message says which setting to lower, and by how much."""
 

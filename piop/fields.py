@@ -29,7 +29,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from piop.errors import UsageError, excerpt
+from piop.errors import NotSupportedError, UsageError, excerpt
 from piop.intervals import Interval
 
 Device = torch.device | str | None
@@ -70,6 +70,34 @@ def grid_axis(low: float, high: float, count: int, periodic: bool) -> Tensor:
 def tensor_grid(axes: Sequence[Tensor]) -> Tensor:
     """Points of the tensor grid of axes ``[n_1], …, [n_D]``, the last axis fastest: ``[N, D]``."""
     return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
+
+
+def chunks(count: int, each: int, most: int) -> list[slice]:
+    """Cut rows into chunks of bounded memory.
+
+    A graph that is exported has free numbers of samples and queries, and takes all rows at once.
+
+    Args:
+        count: Number of rows.
+        each: Numbers that a row takes.
+        most: Numbers that a chunk takes, unless one row has more.
+
+    Example:
+        >>> chunks(5, 10, 20)
+        [slice(0, 2, None), slice(2, 4, None), slice(4, 6, None)]
+    """
+    if torch.compiler.is_exporting():
+        return [slice(None)]
+    size = max(1, most // max(1, each))
+    return [slice(first, first + size) for first in range(0, count, size)]
+
+
+def shared_points(points: Tensor, batch: int) -> Tensor:
+    """Repeat points ``[M, d]`` that all samples share: ``[B, M, d]``, without copies.
+
+    In a graph that is exported they stay one sample, so that what follows from them is constant.
+    """
+    return points.expand(1 if torch.compiler.is_exporting() else batch, -1, -1)
 
 
 @dataclass(frozen=True)
@@ -153,8 +181,8 @@ def nearest_sensor_values(
     """
     points, values, mask = samples.points, samples.values, samples.mask
     found = []
-    for chunk in at.split(max(1, MAX_PAIRS // values[..., 0].numel()), 1):
-        square = squared_periodic_distances(chunk, points, lengths, periodic)
+    for chunk in chunks(at.shape[1], values[..., 0].numel(), MAX_PAIRS):
+        square = squared_periodic_distances(at[:, chunk], points, lengths, periodic)
         if mask is not None:
             square = torch.where(mask[:, None], square, torch.inf)
         index = square.argmin(-1, keepdim=True).expand(-1, -1, values.shape[-1])
@@ -226,6 +254,14 @@ class InputFunction(ABC):
     @abstractmethod
     def take(self, index: Tensor) -> Self:
         """Keep the functions with these indices of the batch ``[B']``."""
+
+    def combined(self, weights: Tensor) -> Self:
+        """Combine the B functions linearly: ``weights [B', B]``, whose rows sum to one.
+
+        Raises:
+            NotSupportedError: If this kind of function cannot be combined.
+        """
+        raise NotSupportedError(f"{type(self).__name__}: has no linear combinations")
 
     @abstractmethod
     def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:

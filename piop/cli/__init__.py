@@ -15,6 +15,7 @@ from piop.cli import (
     completion,
     data,
     explore,
+    export,
     operators,
     report,
     settings,
@@ -63,7 +64,7 @@ def cli() -> None:
 
 for _command in (
     *(specs.new, specs.check, solve.solve, solve.resume, operators.evaluate, operators.predict),
-    *(report.report, report.plot, explore.explore),
+    *(report.report, report.plot, explore.explore, export.export),
     *(data.data, backbones.backbones, settings.settings, completion.completion),
 ):
     cli.add_command(_command)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+    from piop.export import Exported
     from piop.fields import InputFunction
     from piop.problem.problem import Problem
     from piop.reference import Solution
@@ -74,3 +75,16 @@ def report(run: Run, path: str | Path | None, data: str | Path | None, force: bo
     from piop import report
 
     return report.report(run, path, data, force)
+
+
+def export(
+    run: Run,
+    path: str | Path | None,
+    format: str | None,
+    sensors: Any,
+    force: bool,
+) -> Exported:
+    """Export a run; see `Run.export`."""
+    from piop.export import export_run
+
+    return export_run(run, path, format, sensors, force)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -49,6 +50,13 @@ class DerivedFunctions(ABC):
         self, functions: Mapping[str, InputFunction], device: torch.device
     ) -> Mapping[str, InputFunction]:
         """Compute them from the input functions, both by name."""
+
+    def fixed_for(self, *batches: Mapping[str, InputFunction]) -> AbstractContextManager[None]:
+        """Decide by these input functions, not by those given in the block, what is negligible.
+
+        A graph that is exported takes no decision on its inputs.
+        """
+        return nullcontext()
 
 
 class Lift(ABC):

@@ -24,12 +24,12 @@ from piop.datasets.lazy_arrays import (
     SOURCE,
 )
 from piop.errors import DataError, UsageError
+from piop.fields import chunks
 from piop.models.core.base import Inputs
 from piop.models.core.interpolation import interpolate_grid
 from piop.problem import Problem
 from piop.run.error_bounds.fallback import AnswerSource, Fallback
 from piop.sampling.typicality import Typicality
-from piop.training.batches.data import interpolate_needed_inputs
 from piop.training.batches.function_sources import interpolate_inputs
 from piop.training.batches.input_grid import evaluate_on_grids, is_even_grid
 from piop.training.batches.training_grid import lay_out
@@ -99,18 +99,56 @@ def predict_values(problem: Problem, model: Model, inputs: Inputs, queries: Quer
     if model.rollout is not None and points is not None:
         for part in parts:
             own = points if len(points) == 1 else points[part]
-            found[part] = _by_windows(model, model.rollout, inputs, part, own.double(), many)
+            observed = {n: s.take(part).to(operator.scale) for n, s in inputs.items()}
+            needed = {n: observed[n] for n in needed_functions(model)}
+            functions = interpolate_inputs(problem, needed)
+            found[part] = evaluate_at(model, functions, observed, own.double(), many)
         return found
     observations = _observations(problem, model, inputs, batch, size)
     for part, (functions, observed) in zip(parts, observations, strict=True):
         own = points if points is None or len(points) == 1 else points[part]
         if own is None:
-            found[part] = _on_axes(model, functions, observed, queries)
-        elif operator.gridded:
-            found[part] = _jointly(model, functions, observed, own.double())
+            seen = evaluate_on_grids(model.grids, functions, observed)
+            found[part] = _on_axes(model, functions, seen, queries)
         else:
-            found[part] = _pointwise(model, functions, observed, own.double(), many)
+            found[part] = evaluate_at(model, functions, observed, own.double(), many)
     return found
+
+
+def needed_functions(model: Model) -> tuple[str, ...]:
+    """Name the inputs that a prediction needs as functions, interpolated from their sensors."""
+    if model.rollout is not None:
+        return model.rollout.needs
+    known = () if model.known is None else model.known.names
+    return tuple(sorted({*model.grids, *known}))
+
+
+@torch.no_grad()
+def evaluate_at(
+    model: Model,
+    functions: Functions,
+    observed: Inputs,
+    points: Tensor,
+    many: int = QUERIES_AT_ONCE,
+) -> Tensor:
+    """Evaluate the operator of a few samples at points.
+
+    Args:
+        model: The operator and its lift.
+        functions: The inputs of :func:`needed_functions`, as functions.
+        observed: Sensors of all inputs, in the precision of the operator.
+        points: ``[B or 1, N, D]`` float64.
+        many: Queries to evaluate at once, where it is pointwise.
+
+    Returns:
+        ``[B, N, C]`` float64 on the CPU.
+    """
+    if model.rollout is not None:
+        return _by_windows(model, model.rollout, functions, observed, points, many)
+    observed = evaluate_on_grids(model.grids, functions, observed)
+    if model.operator.gridded:
+        return _jointly(model, functions, observed, points).double().cpu()
+    return _pointwise(model, functions, observed, points, many)
 
 
 def _require_end(problem: Problem, queries: Queries) -> None:
@@ -129,7 +167,7 @@ def _require_end(problem: Problem, queries: Queries) -> None:
 def _observations(
     problem: Problem, model: Model, inputs: Inputs, batch: int, size: int
 ) -> Iterator[tuple[Functions, Inputs]]:
-    """Take so many samples at a time: the functions needed, and the values the network takes.
+    """Take so many samples at a time: the functions needed, and the sensors.
 
     Functions of more samples are interpolated together: sensors that are the same for all have one
     covariance matrix, which takes longer than a few samples.
@@ -139,11 +177,10 @@ def _observations(
     together = size * max(1, COVARIANCES_AT_ONCE // most**2 // size)
     for first in range(0, batch, together):
         several = {n: s.take(slice(first, first + together)).to(like) for n, s in inputs.items()}
-        functions = interpolate_needed_inputs(problem, model.known, model.grids, several)
+        functions = interpolate_inputs(problem, {n: several[n] for n in needed_functions(model)})
         for part in torch.arange(min(together, batch - first), device=like.device).split(size):
             own = {name: function.take(part) for name, function in functions.items()}
-            observed = {name: samples.take(part) for name, samples in several.items()}
-            yield own, evaluate_on_grids(model.grids, own, observed)
+            yield own, {name: samples.take(part) for name, samples in several.items()}
 
 
 def _queries_together(model: Model, inputs: Inputs) -> int:
@@ -168,21 +205,23 @@ def _pointwise(
 ) -> Tensor:
     """Evaluate a pointwise operator at ``points [B or 1, N, D]``, a few at a time."""
     found = []
-    for chunk in points.split(many, 1):
-        at = chunk.to(model.operator.scale)
+    for chunk in chunks(points.shape[1], 1, many):
+        at = points[:, chunk].to(model.operator.scale)
         lift = None if model.known is None else model.known(functions, at)
         found.append(model.operator(observed, at, lift).double().cpu())
     return torch.cat(found, 1)
 
 
 def _by_windows(
-    model: Model, rollout: Rollout, inputs: Inputs, part: slice, points: Tensor, many: int
+    model: Model,
+    rollout: Rollout,
+    functions: Functions,
+    observed: Inputs,
+    points: Tensor,
+    many: int,
 ) -> Tensor:
     """Evaluate the operator of a time window at ``points [B or 1, N, D]`` of the whole axis."""
     like = model.operator.scale
-    observed = {name: samples.take(part).to(like) for name, samples in inputs.items()}
-    needed = {name: observed[name] for name in rollout.needs}
-    functions = interpolate_inputs(rollout.problem, needed)
 
     def evaluate(functions: Functions, observed: Inputs, at: Tensor) -> Tensor:
         seen = evaluate_on_grids(model.grids, functions, observed)
@@ -211,10 +250,10 @@ def _jointly(model: Model, functions: Functions, observed: Inputs, points: Tenso
         return model.operator(observed, at, lift)
     ticks = [axis.to(like) for axis in model.training_grid]
     values = model.operator.increment(observed, ticks)
-    many = max(1, VALUES_AT_ONCE // values[..., 0].numel())
     axes = model.operator.backbone.signature.coordinates
-    chunks = [interpolate_grid(values, model.training_grid, axes, p) for p in points.split(many, 1)]
-    return torch.cat(chunks, 1) + (model.operator.mean if lift is None else lift)
+    parts = chunks(points.shape[1], values[..., 0].numel(), VALUES_AT_ONCE)
+    found = [interpolate_grid(values, model.training_grid, axes, points[:, p]) for p in parts]
+    return torch.cat(found, 1) + (model.operator.mean if lift is None else lift)
 
 
 def _require_even(model: Model, inputs: Inputs) -> None:

@@ -65,6 +65,8 @@ from piop.training.loss.statistics import Statistics
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from piop.export import Exported
+
 logger = logging.getLogger(__name__)
 
 HELD_OUT_INPUTS = 64
@@ -427,6 +429,40 @@ class Run:
             ``run.report("burgers.html")``
         """
         return late_imports.report(self, path, data, force)
+
+    def export(
+        self,
+        path: str | Path | None = None,
+        format: str | None = None,
+        sensors: InputData | None = None,
+        force: bool = False,
+    ) -> Exported:
+        """Write the whole prediction to a file that is evaluated without piop.
+
+        The file is compared with this run on numbers of samples and points that were not used to
+        make it, and written only where they agree.
+
+        Args:
+            path: The file; by default the name of the problem, in the present folder.
+            format: ``onnx`` (onnxruntime and others; the sensors are fixed) or ``pt2``
+                (``torch.export``; the sensors are free); by default as the file ends.
+            sensors: Inputs as of :meth:`predict`, whose sensors an ONNX file is to have; by default
+                those of the spec, and an even grid of as many where it draws them at random.
+            force: Replace a file that is there.
+
+        Returns:
+            The file, its inputs and outputs, and how far it differs from the run.
+
+        Raises:
+            UsageError: For another format or ending, a file that is there already, or a package
+                that is missing.
+            NotSupportedError: If the network, or something in the problem, cannot be exported.
+            ExportError: If the file does not agree with the run.
+
+        Example:
+            ``run.export("burgers.onnx")``
+        """
+        return late_imports.export(self, path, format, sensors, force)
 
     def held_out(
         self,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from piop.fields import Device, FunctionSamples, InputFunction, nearest_sensor_values
+from piop.fields import Device, FunctionSamples, InputFunction, chunks, nearest_sensor_values
 
 
 class Basis(ABC):
@@ -241,9 +241,9 @@ class ProductFunction(InputFunction):
         Costs N·K1⋯Kd products for each function, and N·(K1 + … + Kd) cosines.
         """
         points = points.to(self.coefficients)
-        width = max(1, self.batch * math.prod(self.coefficients.shape[2:]))
-        chunks = points.split(max(1, _CHUNK // width), dim=1)
-        values = torch.cat([self._at(chunk, order) for chunk in chunks], dim=1)
+        width = self.batch * math.prod(self.coefficients.shape[2:])
+        parts = chunks(points.shape[1], width, _CHUNK)
+        values = torch.cat([self._at(points[:, part], order) for part in parts], dim=1)
         return self._shifted(values, order)
 
     def _at(self, points: Tensor, order: Sequence[int]) -> Tensor:
@@ -271,6 +271,14 @@ class ProductFunction(InputFunction):
         offset = self.offset.expand(self.batch)[index]
         return replace(self, coefficients=self.coefficients[index], offset=offset)
 
+    def combined(self, weights: Tensor) -> Self:
+        """See the base class."""
+        coefficients = (weights @ self.coefficients.flatten(1)).unflatten(
+            1, self.coefficients.shape[1:]
+        )
+        offset = self.offset if len(self.offset) == 1 else weights @ self.offset
+        return replace(self, coefficients=coefficients, offset=offset)
+
     def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
         """Move to a device or dtype."""
         return replace(
@@ -294,11 +302,16 @@ class TabulatedFunction(InputFunction):
     @property
     def batch(self) -> int:
         """B, the number of functions."""
-        return len(self.values)
+        return self.values.shape[0]
 
     def take(self, index: Tensor) -> Self:
         """Keep the functions with these indices of the batch."""
         return replace(self, values=self.values[index])
+
+    def combined(self, weights: Tensor) -> Self:
+        """See the base class."""
+        values = weights @ self.values.flatten(1) if self.values.ndim > 1 else weights @ self.values
+        return replace(self, values=values.reshape(-1, *self.values.shape[1:]))
 
     def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
         """Move to a device or dtype."""
@@ -383,7 +396,7 @@ class NearestFunction(InputFunction):
     @property
     def batch(self) -> int:
         """B, the number of functions."""
-        return len(self.samples.values)
+        return self.samples.values.shape[0]
 
     @property
     def dimension(self) -> int:

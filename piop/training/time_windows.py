@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from piop.domain import Coordinate
-from piop.fields import FunctionSamples, InputFunction, tensor_grid
+from piop.fields import FunctionSamples, InputFunction, shared_points, tensor_grid
 from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.problem.time_windows import State, state_name
@@ -136,7 +136,7 @@ class Rollout:
         for name, value in zip(self._states, values.unbind(-1), strict=True):
             found[name] = sum_of_waves(value, space, self._waves).to(like.device, like.dtype)
             sensors = value.flatten(1)[..., None].to(like)
-            seen[name] = FunctionSamples(points.expand(len(value), -1, -1), sensors)
+            seen[name] = FunctionSamples(shared_points(points, value.shape[0]), sensors)
         return found, seen
 
     @torch.no_grad()
@@ -178,15 +178,16 @@ class Rollout:
         number = self.windows.number(queries[..., 0])
         (functions, observed), _ = self.start(functions, observed)
         found: Tensor | None = None
-        for window in range(int(number.max()) + 1):
+        free = torch.compiler.is_exporting()  # every window may have queries
+        for window in range(self.windows.count if free else int(number.max()) + 1):
             if window:
                 functions, observed = self.inputs(
                     functions, observed, self.advance(functions, observed)
                 )
             own = number == window
-            columns = own.any(0).nonzero()[:, 0]
-            if not len(columns):
+            if not free and not own.any():
                 continue
+            columns = slice(None) if free else own.any(0).nonzero()[:, 0]
             at = self.windows.shifted(queries[:, columns], window)
             values = evaluate(functions, observed, at)
             if found is None:

@@ -116,13 +116,13 @@ def test_many_samples_and_queries_equal_few(trained, monkeypatch):
 def test_inputs_of_many_samples_are_interpolated_together(trained, monkeypatch):
     inputs = np.stack([(i + 1) * U0 for i in range(6)])
     whole = trained.predict({"u0": inputs})["u"].values
-    counts, interpolate = [], module.interpolate_needed_inputs
+    counts, interpolate = [], module.interpolate_inputs
 
-    def counting(problem, known, grids, observed):
+    def counting(problem, observed):
         counts.append(len(observed["u0"].values))
-        return interpolate(problem, known, grids, observed)
+        return interpolate(problem, observed)
 
-    monkeypatch.setattr(module, "interpolate_needed_inputs", counting)
+    monkeypatch.setattr(module, "interpolate_inputs", counting)
     monkeypatch.setattr(module, "QUERIES_AT_ONCE", 1)  # one sample at a time
     assert np.abs(trained.predict({"u0": inputs})["u"].values - whole).max() < 1e-14
     assert counts == [6]

@@ -226,7 +226,7 @@ class Backbone(nn.Module, ABC):
             ``[B, n_1, …, n_D, C]``, dimensionless.
         """
         values = self(inputs, tensor_grid(axes)[None])
-        return values.reshape(len(values), *(len(axis) for axis in axes), -1)
+        return values.reshape(values.shape[0], *(len(axis) for axis in axes), -1)
 
     def fixed_times(self) -> tuple[float, ...] | None:
         """Return the only times it can be evaluated at; None where it can be at any.
@@ -236,6 +236,10 @@ class Backbone(nn.Module, ABC):
         if not self.end_only or self.signature.time is None:
             return None
         return (self.signature.coordinates[self.signature.time].high,)
+
+    def export_refusal(self) -> str | None:
+        """Return the reason why it has no graph for free numbers of samples and queries, if any."""
+        return None
 
     def context_length(self, sensors: Mapping[str, int]) -> int:
         """Count the sensors or tokens that each query attends to: what it costs in memory.

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from piop.fields import MAX_PAIRS, FunctionSamples, tensor_grid
+from piop.fields import MAX_PAIRS, FunctionSamples, chunks, tensor_grid
 from piop.models.core.base import (
     GRID_FIELD,
     Backbone,
@@ -141,7 +141,7 @@ class GridInputs(InputInterpolator):
         order = sorted(range(len(places)), key=lambda i: places[i])
         values = values.permute(0, *[1 + i for i in order], -1)
         counts = [len(axis) if i in places else 1 for i, axis in enumerate(axes)]
-        return values.reshape(len(values), *counts, -1)
+        return values.reshape(values.shape[0], *counts, -1)
 
 
 MOST_VALUES = 2**22
@@ -216,9 +216,10 @@ class GridBackbone(Backbone, ABC):
         self.check(inputs, queries)
         ticks = [self.own_ticks(i, queries) for i in range(len(self.axes))]
         values = self.evaluate(inputs, ticks)
-        size = max(1, MOST_VALUES // (values[:, 0].numel() or 1))
-        chunks = take_columns(queries, self.columns).split(size, 1)
-        return torch.cat([interpolate_grid(values, ticks, self.axes, p) for p in chunks], 1)
+        points = take_columns(queries, self.columns)
+        parts = chunks(points.shape[1], values[:, 0].numel(), MOST_VALUES)
+        found = [interpolate_grid(values, ticks, self.axes, points[:, part]) for part in parts]
+        return torch.cat(found, 1)
 
     def on_grid(self, inputs: Inputs, axes: Sequence[Tensor]) -> Tensor:
         """Evaluate on a tensor grid: see :meth:`Backbone.on_grid`.

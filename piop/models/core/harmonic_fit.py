@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from piop.fields import FunctionSamples
+from piop.fields import FunctionSamples, chunks
 from piop.linalg import solve
 from piop.models.core.base import AxisSignature, InputSignature, real_points, standardised
 from piop.models.core.coordinates import angles, cell_grid, harmonics, wave_vectors
@@ -67,9 +67,7 @@ class HarmonicFit(nn.Module):
         values = standardised(self.entry, samples).double()
         normal: Any = 0.0
         right: Any = 0.0
-        size = max(1, MOST_VALUES // (len(values) * len(prior)))
-        for first in range(0, values.shape[1], size):
-            chunk = slice(first, first + size)
+        for chunk in chunks(values.shape[1], values.shape[0] * len(prior), MOST_VALUES):
             basis = self.basis(points[:, chunk].double())
             weighted = basis if mask is None else basis * mask[:, chunk, None]
             normal = normal + weighted.mT @ basis

@@ -87,7 +87,7 @@ class RolloutBackbone(Backbone):
                 "give the first of fixed_times()"
             )
         values = self.roll_out(inputs, tensor_grid([times[:1], *space])[None], len(times) - 1)
-        return values.reshape(len(values), len(times), *(len(axis) for axis in space), -1)
+        return values.reshape(values.shape[0], len(times), *(len(axis) for axis in space), -1)
 
     def forward(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Evaluate at any points, linear in time between steps: see :meth:`Backbone.forward`."""

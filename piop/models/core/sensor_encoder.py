@@ -96,7 +96,7 @@ class TokenEncoder(nn.Module):
         """
         features = fitted.features
         if self.fixed:
-            known = self.place(fitted.points).expand(len(features), -1, -1)
+            known = self.place(fitted.points).expand(features.shape[0], -1, -1)
             features = torch.cat([features, known], -1)
         tokens = self.embed(features)
         return tokens if condition is None else tokens + condition

@@ -186,7 +186,7 @@ class FourierOperator(GridBackbone):
     def evaluate(self, inputs: Inputs, ticks: Sequence[Tensor]) -> Tensor:
         """Apply the layers: see :meth:`GridBackbone.evaluate`."""
         known = self.inputs(inputs, ticks)
-        coordinates = self._coordinates(ticks).expand(len(known), *[-1] * (len(ticks) + 1))
+        coordinates = self._coordinates(ticks).expand(known.shape[0], *[-1] * (len(ticks) + 1))
         state = self.lifting(torch.cat([known, coordinates], -1))
         axes = [
             TransformAxis.along(axis, tick, self.config.padding)

@@ -236,7 +236,7 @@ class SimpleAttention(nn.Module):
         Returns:
             ``[B, N, d]``.
         """
-        at = coordinates[:, None].expand(len(state), self.heads, -1, -1)
+        at = coordinates[:, None].expand(state.shape[0], self.heads, -1, -1)
         query, key, value = (
             torch.cat([at, self._head(name, layer(state))], -1)
             for name, layer in (("query", self.query), ("key", self.key), ("value", self.value))

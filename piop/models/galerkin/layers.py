@@ -124,7 +124,7 @@ class TokenDecoder(nn.Module):
 
 def with_coordinates(state: Tensor, coordinates: Tensor) -> Tensor:
     """Concatenate coordinates and features: ``[B, …, p + c]``."""
-    return torch.cat([coordinates.expand(len(state), *coordinates.shape[1:]), state], -1)
+    return torch.cat([coordinates.expand(state.shape[0], *coordinates.shape[1:]), state], -1)
 
 
 CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}

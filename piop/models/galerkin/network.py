@@ -183,7 +183,7 @@ class GridTransformer(GridBackbone):
         if len(self.space) == len(self.axes):
             return self.decoder(state, coordinates, transform)
         at = next(i for i in range(len(self.axes)) if i not in self.space)
-        coordinates = coordinates.expand(len(state), *coordinates.shape[1:])
+        coordinates = coordinates.expand(state.shape[0], *coordinates.shape[1:])
         rows = [part.movedim(at + 1, 1) for part in (state, coordinates)]
         found = self.decoder(*(row.flatten(0, 1) for row in rows), transform)
         return found.unflatten(0, rows[0].shape[:2]).movedim(1, at + 1)
@@ -208,7 +208,7 @@ class GridTransformer(GridBackbone):
             scaled = (points[..., i] - axis.low) / (axis.high - axis.low)
             if not axis.periodic:
                 inside = inside * ((scaled > WALL_TOLERANCE) & (scaled < 1 - WALL_TOLERANCE))
-        return values * inside.reshape(len(points), *values.shape[1:-1], 1)
+        return values * inside.reshape(points.shape[0], *values.shape[1:-1], 1)
 
 
 WALL_TOLERANCE = 1e-5

@@ -207,7 +207,7 @@ class PositionEncoder(nn.Module):
                 points = self.spectrum.token_grid(samples.points)
             columns = [self.spectrum.basis(points) @ fit, self.spectrum.features(fit, points)]
         if self.encoding.columns:
-            columns.append(self.encoding(points).expand(len(columns[0]), -1, -1))
+            columns.append(self.encoding(points).expand(columns[0].shape[0], -1, -1))
         tokens = self.mix(torch.tanh(self.lift(torch.cat(columns, -1))))
         if self.reading is None:
             return tokens

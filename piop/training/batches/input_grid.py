@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from piop.datasets import AnyDataset
-from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
+from piop.fields import FunctionSamples, InputFunction, grid_axis, shared_points, tensor_grid
 from piop.models.core.base import Inputs
 from piop.problem import Input, Problem
 from piop.problem.time_windows import State
@@ -119,8 +119,7 @@ def evaluate_on_grids(
         like = seen[name].values
         ticks = [axis.to(like) for axis in axes]
         values = functions[name].on_grid(ticks).flatten(1)[..., None].to(like)
-        points = tensor_grid(ticks)
-        found[name] = FunctionSamples(points.expand(len(values), -1, -1), values)
+        found[name] = FunctionSamples(shared_points(tensor_grid(ticks), values.shape[0]), values)
     return found
 
 

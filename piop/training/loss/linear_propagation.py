@@ -10,7 +10,8 @@ sec. 2 (doi:10.1006/jcph.2002.6995).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Self, cast, final
 
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from piop.domain import Coordinate
-from piop.fields import Device, InputFunction
+from piop.fields import Device, InputFunction, chunks
 from piop.forms.linear_evolution import linear_evolution
 from piop.problem import Problem
 from piop.reference.fourier.grid import PeriodicGrid, Symbols, Table
@@ -61,7 +62,7 @@ class Waves(InputFunction):
     @property
     def batch(self) -> int:
         """See the base class."""
-        return len(self.amplitudes)
+        return self.amplitudes.shape[0]
 
     @property
     def dimension(self) -> int:
@@ -72,9 +73,8 @@ class Waves(InputFunction):
         """See the base class."""
         moved = points.double() - self.origin
         total = moved.new_zeros(max(self.batch, len(points)), points.shape[1])
-        size = max(1, MOST_VALUES // (len(points) * points.shape[1]))
-        for first in range(0, len(self.rates), size):
-            total = total + self._sum(moved, order, slice(first, first + size))
+        for part in chunks(len(self.rates), points.shape[0] * points.shape[1], MOST_VALUES):
+            total = total + self._sum(moved, order, part)
         return total.to(points.dtype)
 
     def _sum(self, moved: Tensor, order: Sequence[int], part: slice) -> Tensor:
@@ -114,6 +114,7 @@ class LinearPropagation(DerivedFunctions):
     Attributes:
         inputs: One function of time and space per channel.
         needs: The names of the inputs of the problem that the initial data contain.
+        kept: Numbers of the waves that are propagated; None for those that the initial data have.
 
     Raises:
         NotSupportedError: If the waves of its linear part do not evolve independently.
@@ -122,6 +123,7 @@ class LinearPropagation(DerivedFunctions):
     def __init__(self, problem: Problem) -> None:
         linear = linear_evolution(problem.pde)
         self._problem, self._split, self._extensions = problem, linear.split, linear.extensions
+        self.kept: Tensor | None = None
         self._time = cast("Coordinate", problem.time)  # linear_evolution refuses steady problems
         split, coordinates = linear.split, [c.symbol for c in problem.coordinates]
         data = [problem.initial[c.name][c.time_order] for c in split.channels[: split.states]]
@@ -148,8 +150,7 @@ class LinearPropagation(DerivedFunctions):
     ) -> dict[str, InputFunction]:
         """Propagate the initial data that functions give: see the base class."""
         spectrum = self._spectrum(functions, device)  # [B, K, S]
-        sizes = spectrum.abs().amax((0, 2))
-        kept = (sizes > NEGLECTED * sizes.max()).nonzero()[:, 0]
+        kept = _large_waves(spectrum) if self.kept is None else self.kept.to(device)
         rates, lifted, inverse, waves = (t.to(device)[kept] for t in self._tables)
         parts = torch.einsum("kms,bks->bkm", inverse, spectrum[:, kept])
         waves = waves.repeat_interleave(rates.shape[1], 0)
@@ -161,6 +162,17 @@ class LinearPropagation(DerivedFunctions):
             order = len(self._problem.initial.get(name, ()))
             found[entry.name] = Waves(amplitudes, rates.flatten(), waves, origin, order)
         return found
+
+    @contextmanager
+    def fixed_for(self, *batches: Mapping[str, InputFunction]) -> Iterator[None]:
+        """Propagate the waves that any of these functions has: see the base class."""
+        device = self._grid.device
+        kept = [_large_waves(self._spectrum(functions, device)) for functions in batches]
+        self.kept = torch.cat(kept).unique()
+        try:
+            yield
+        finally:
+            self.kept = None
 
     def exponents(self, waves: int) -> tuple[float, float]:
         """Return the least and the most damping of a wave over the time axis, as exponents.
@@ -206,6 +218,12 @@ class LinearPropagation(DerivedFunctions):
         """Return the wave vectors of a half spectrum ``[K, d]``."""
         axes = [k.expand(self._grid.modes) for k in self._grid.wavenumbers()]
         return torch.stack(axes, -1).flatten(0, -2)
+
+
+def _large_waves(spectrum: Tensor) -> Tensor:
+    """Number the waves of a batch ``[B, K, S]`` that are not negligible."""
+    sizes = spectrum.abs().amax((0, 2))
+    return (sizes > NEGLECTED * sizes.max()).nonzero()[:, 0]
 
 
 def symbol_matrices(table: Table, grid: PeriodicGrid, shape: tuple[int, int]) -> Tensor:
