@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import final
 
 import torch
@@ -55,7 +56,7 @@ class Agreement:
     tolerance: float
     dtype: torch.dtype
 
-    def require(self, path: str) -> None:
+    def require(self, path: Path) -> None:
         """Refuse a graph that does not agree.
 
         Raises:
@@ -159,17 +160,17 @@ def even_sensors(problem: Problem, item: Input, count: int) -> Tensor:
 
 
 def compare(
-    problem: Problem, model: Model, prediction: Prediction, cases: ExportCases, evaluate: Evaluate
+    model: Model, prediction: Prediction, cases: ExportCases, evaluate: Evaluate
 ) -> Agreement:
     """Compare a graph with the prediction of its run on sizes that were not used to capture it.
 
     Args:
-        problem: The problem.
         model: The operator.
         prediction: How inputs are given to the graph.
         cases: The inputs and points.
         evaluate: The graph.
     """
+    problem = cases.problem
     differences, sizes = torch.zeros(2, len(problem.channels), dtype=torch.float64)
     for seed, (samples, count, sensors) in enumerate(CHECKED, start=1):
         free = sensors if prediction.sensors.free else None

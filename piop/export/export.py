@@ -16,7 +16,7 @@ from piop.arguments import file_path, flag
 from piop.datasets.atomic_output import replacing, require_new
 from piop.errors import NotSupportedError, UsageError
 from piop.export.check import EXAMPLE, Agreement, ExportCases, compare, even_sensors
-from piop.export.formats import FORMATS, ExportFormat, free_sizes, quiet
+from piop.export.formats import FORMATS, ExportFormat, first_line, free_sizes, quiet
 from piop.export.prediction import Prediction
 from piop.export.real_graph import to_real_graph
 from piop.export.sensors import Argument
@@ -70,33 +70,76 @@ def export_run(
     chosen.require_packages()
     if run.model.operator.scale.device.type != "cpu":
         run = type(run).load(run.path, "cpu", run.config.network)
-    problem, model = run.problem, run.model
-    positions = sensor_positions(problem, sensors)
-    dtype = model.operator.scale.dtype
     with threads_of(run.config.machine), replacing(target) as temporary:
         try:
-            prediction = Prediction(
-                problem, model, chosen.sensors(problem, needed_functions(model), positions)
-            ).eval()
-            cases = ExportCases(problem, run.statistics, positions, dtype)
-            samples, count, _ = EXAMPLE
-            example = [
-                *prediction.sensors.tensors(cases.inputs(samples, seed=0)),
-                cases.queries(count, 0, model.operator.end_only),
-            ]
-            graph = to_real_graph(capture(prediction, example, cases), chosen.rules)
-            metadata = describe(run, chosen, prediction)
-            chosen.write(graph, example, prediction, metadata, temporary)
+            captured = capture(run, chosen, sensors)
+            prediction, metadata = captured.prediction, describe(run, captured.prediction)
+            chosen.write(captured.graph, captured.example, prediction, metadata, temporary)
             evaluate = chosen.load(temporary)
         except NotSupportedError as error:
-            name = run.config.backbone
             raise NotSupportedError(
-                f"{run.path}: backbone {name!r} cannot be exported to {chosen.name}: {error}; "
-                f"{chosen.remedy}"
+                f"{run.path}: backbone {run.config.backbone!r} cannot be exported to "
+                f"{chosen.name}: {error}; {chosen.remedy}"
             ) from error
-        agreement = compare(problem, model, prediction, cases, evaluate)
-        agreement.require(str(target))
+        agreement = compare(run.model, prediction, captured.cases, evaluate)
+        agreement.require(target)
     return Exported(target, chosen.name, prediction.inputs, prediction.outputs, agreement)
+
+
+@final
+@dataclass(frozen=True)
+class Captured:
+    """A graph that has not been written yet.
+
+    Attributes:
+        graph: In real arithmetic.
+        prediction: What it was captured from.
+        example: The tensors with which it was.
+        cases: Inputs and points of other sizes.
+    """
+
+    graph: GraphModule
+    prediction: Prediction
+    example: Sequence[Tensor]
+    cases: ExportCases
+
+
+def capture(run: Run, chosen: ExportFormat, sensors: InputData | None = None) -> Captured:
+    """Capture the prediction of a run as a graph with free numbers of samples and queries.
+
+    Args:
+        run: On the CPU.
+        chosen: The format that it is for.
+        sensors: As for :meth:`piop.run.Run.export`.
+
+    Raises:
+        NotSupportedError: If its operations depend on sizes or values of its inputs.
+    """
+    problem, model = run.problem, run.model
+    refusal = model.operator.backbone.export_refusal()
+    if refusal is not None:
+        raise NotSupportedError(refusal)
+    positions = sensor_positions(problem, sensors)
+    given = chosen.sensors(problem, needed_functions(model), positions)
+    prediction = Prediction(problem, model, given).eval()
+    cases = ExportCases(problem, run.statistics, positions, model.operator.scale.dtype)
+    samples, count, _ = EXAMPLE
+    inputs, queries = cases.inputs(samples, 0), cases.queries(count, 0, model.operator.end_only)
+    example = [*given.tensors(inputs), queries]
+    with quiet(), torch.no_grad(), _fixed_decisions(prediction, cases):
+        try:
+            program = torch.export.export(
+                prediction,
+                tuple(example),
+                dynamic_shapes=(free_sizes(prediction),),
+                strict=False,
+            )
+        except Exception as error:  # torch's exporter raises classes without a common base
+            raise NotSupportedError(
+                f"its operations depend on sizes or values of its inputs ({first_line(error)})"
+            ) from error
+    graph = to_real_graph(program.module(check_guards=False), chosen.rules)
+    return Captured(graph, prediction, example, cases)
 
 
 def _format(given: str | None, path: str | Path | None) -> ExportFormat:
@@ -148,31 +191,6 @@ def _usual_sensors(problem: Problem, item: Input) -> Tensor:
     return even_sensors(problem, item, max(count, 1))
 
 
-def capture(prediction: Prediction, example: Sequence[Tensor], cases: ExportCases) -> GraphModule:
-    """Capture a prediction as a graph with free numbers of samples, queries and sensors.
-
-    Raises:
-        NotSupportedError: If it decides by values or sizes.
-    """
-    refusal = prediction.model.operator.backbone.export_refusal()
-    if refusal is not None:
-        raise NotSupportedError(refusal)
-    with quiet(), torch.no_grad(), _fixed_decisions(prediction, cases):
-        try:
-            program = torch.export.export(
-                prediction,
-                tuple(example),
-                dynamic_shapes=(free_sizes(prediction),),
-                strict=False,
-            )
-        except Exception as error:  # torch's exporter raises classes without a common base
-            reason = next(line for line in str(error).splitlines() if line.strip())
-            raise NotSupportedError(
-                f"its graph depends on sizes or values of its inputs ({reason.strip()})"
-            ) from error
-        return program.module(check_guards=False)
-
-
 def _fixed_decisions(
     prediction: Prediction, cases: ExportCases
 ) -> contextlib.AbstractContextManager[None]:
@@ -198,7 +216,7 @@ PROBES = 8
 """Functions by which it is decided which parts of a lift are negligible."""
 
 
-def describe(run: Run, chosen: ExportFormat, prediction: Prediction) -> dict[str, Any]:
+def describe(run: Run, prediction: Prediction) -> dict[str, Any]:
     """Describe a file: what is written into it as metadata."""
     problem = run.problem
     operator = prediction.model.operator

@@ -188,7 +188,7 @@ class OnnxFormat(ExportFormat):
                 path.read_bytes(), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # its classes have no common base but this
-            raise NotSupportedError(f"onnxruntime cannot load it: {_first_line(error)}") from error
+            raise NotSupportedError(f"onnxruntime cannot load it: {first_line(error)}") from error
         names = [entry.name for entry in session.get_inputs()]
 
         def evaluate(tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -216,10 +216,11 @@ def _operator(error: BaseException) -> str:
     for line in str(error).splitlines():
         if "No ONNX function found for" in line:
             return line.split("'")[1] if "'" in line else line
-    return _first_line(error)
+    return first_line(error)
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Return the first line of a message that is not blank."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), repr(error))
 
 

@@ -1,0 +1,158 @@
+"""An exported graph gives the predictions of its run, on sizes that were not used to capture it."""
+
+import pytest
+import torch
+
+from piop.export.check import compare
+from piop.export.export import capture
+from piop.export.formats import FORMATS
+from piop.training.loss.linear_propagation import LinearPropagation
+from tests.export.conftest import TINY
+from tests.small_heat import HEAT
+
+WAVES = """
+piop: 1
+name: coupled_waves
+time: {t: [0, 1]}
+space: {x: [0, 1]}
+parameters: {c: {law: uniform, low: 0.5, high: 1}}
+unknowns: [u, v]
+inputs:
+  u0: {of: [x], law: gaussian_random_field, tau: 5, alpha: 4, scale: 50000, boundary: {x: dirichlet}, modes: 4}
+  g: {of: [t], law: fourier_series, terms: 2, amplitude: [-1, 1], wavenumber: [1, 1]}
+equations:
+  - d(u, t, 2) = c*dxx(u) - v
+  - dt(v) = 0.1*dxx(v) + u
+initial: {u: u0, dt(u): 0, v: 0}
+boundary:
+  x.min: [{dirichlet: {u: 0}}, {dirichlet: {v: t*g}}]
+  x.max: [{dirichlet: {u: 0}}, {neumann: {v: 0}}]
+sensors: {u0: {count: 8, place: grid}, g: {count: 6, place: grid}}
+save: {t: 5, x: 9}
+"""
+"""Second order in time, two unknowns, hard and soft conditions, a scalar and two functions."""
+
+STEADY = """
+piop: 1
+name: small_poisson
+space: {x: [0, 1], y: [0, 1]}
+unknowns: [u]
+inputs:
+  f: {of: [x, y], law: gaussian_random_field, scale: 1e6, tau: 6, alpha: 4, modes: 2, boundary: {x: dirichlet, y: dirichlet}}
+equations: [-lap(u) = f]
+boundary: {x: {dirichlet: {u: 0}}, y: {dirichlet: {u: 0}}}
+sensors: {f: {count: [4, 4], place: grid}}
+save: {x: 5, y: 5}
+"""
+
+BURGERS = """
+piop: 1
+name: small_burgers
+time: {t: [0, 1]}
+space: {x: [0, 2]}
+unknowns: [u]
+inputs:
+  u0: {of: [x], law: fourier_series, terms: 2, amplitude: [-1, 1], wavenumber: [1, 1]}
+equations: [dt(u) + u*dx(u) = 0.05*dxx(u)]
+initial: {u: u0}
+boundary: {x: periodic}
+sensors: {u0: {count: 8, place: uniform}}
+save: {t: 5, x: 16}
+"""
+
+ORDINARY = """
+piop: 1
+name: small_ode
+time: {t: [0, 1]}
+parameters: {a: {law: uniform, low: 1, high: 2}}
+unknowns: [u, v]
+inputs: {u0: {law: uniform, low: 0.5, high: 2}}
+equations: [dt(u) = a*u - u*v, dt(v) = u*v - v]
+initial: {u: u0, v: 1}
+save: {t: 9}
+"""
+
+NO_INPUT = """
+piop: 1
+name: small_l
+space: {x: [-1, 1], y: [-1, 1]}
+domain: {polygon: [[0, 0], [0, -1], [1, -1], [1, 1], [-1, 1], [-1, 0]]}
+unknowns: [u]
+equations: [-lap(u) = 1]
+boundary: {rest: {dirichlet: {u: 0}}}
+save: {x: 9, y: 9}
+"""
+
+FORCED = """
+piop: 1
+name: small_helmholtz
+space: {x: [0, 2], y: [0, 1]}
+unknowns: [u]
+inputs:
+  f: {of: [x, y], law: gaussian_random_field, scale: 1e4, tau: 6, alpha: 4, modes: 2, boundary: {y: dirichlet}}
+equations: [3*u - lap(u) = f]
+boundary: {x: periodic, y: {dirichlet: {u: 0}}}
+sensors: {f: {count: [6, 6], place: grid}}
+save: {x: 6, y: 5}
+"""
+
+
+def agreement(run, name):
+    captured = capture(run, FORMATS[name])
+
+    def evaluate(tensors):
+        with torch.no_grad():
+            return captured.graph(*tensors)
+
+    return compare(run.model, captured.prediction, captured.cases, evaluate)
+
+
+def test_conditions_of_all_kinds_and_inputs_of_all_kinds(make_run):
+    run = make_run(WAVES + TINY)
+    hard = run.model.constraints
+    assert hard.lift_orders == (2, 1)
+    assert any(hard.hard_faces)
+    assert hard.soft_faces
+    assert agreement(run, "pt2").difference < 1e-9
+
+
+def test_a_source_that_is_solved_for_between_walls(make_run):
+    run = make_run(STEADY + TINY)
+    assert run.model.known.derived is not None
+    assert agreement(run, "onnx").difference < 1e-9
+
+
+def test_time_windows(make_run):
+    run = make_run(BURGERS + TINY, settings={"windows": 2})
+    assert run.model.rollout.windows.count == 2
+    assert isinstance(run.model.known.derived, LinearPropagation)
+    assert agreement(run, "onnx").difference < 1e-7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["onnx", "pt2"])
+@pytest.mark.parametrize(
+    "text", [WAVES, STEADY, BURGERS, ORDINARY, NO_INPUT, FORCED], ids=lambda text: text.split()[3]
+)
+def test_every_kind_of_problem(make_run, tmp_path, text, kind):
+    run = make_run(text + TINY)
+    found = run.export(tmp_path / f"f.{kind}")
+    assert found.agreement.difference < 1e-7
+
+
+NETWORKS = ("pit", "position_attention", "oformer", "ipot", "galerkin", "fno", "deeponet",
+            "modified_deeponet", "shift_deeponet")  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["onnx", "pt2"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_network_by_default(make_run, tmp_path, name, kind):
+    run = make_run(HEAT, backbone=name, precision="float32")
+    assert run.export(tmp_path / f"f.{kind}").agreement.difference < 1e-5
+
+
+def test_a_network_on_a_grid(make_run):
+    run = make_run(HEAT, backbone="fno", settings={"width": 4, "blocks": 1, "projection": 4})
+    assert run.model.operator.gridded
+    assert agreement(run, "onnx").difference < 1e-9
