@@ -34,7 +34,7 @@ class ComplexPair:
 
     Attributes:
         real: Its real part.
-        imaginary: Its imaginary part.
+        imaginary: Its imaginary part; None for zero.
     """
 
     real: Any
@@ -49,7 +49,12 @@ class ComplexPair:
             return cls(_number(value.real), _number(value.imag))
         if isinstance(value, Tensor) and value.is_complex():
             return cls(value.real, value.imag)
-        return cls(value, 0.0)
+        return cls(value, None)
+
+    @property
+    def dense(self) -> Any:
+        """Its imaginary part as a tensor."""
+        return self.real * 0 if self.imaginary is None else self.imaginary
 
 
 def to_real_graph(graph: GraphModule, rules: Mapping[Any, Rule] | None = None) -> GraphModule:
@@ -142,30 +147,32 @@ def _complex_rule(target: Any) -> Rule:
     raise NotSupportedError(f"the operator {target} of complex numbers has no real form")
 
 
-def _each_part(target: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
+def _each_part(target: Any, value: Any, *args: Any, **kwargs: Any) -> ComplexPair:
     """Apply a linear operator of one tensor, or of a list of them, to both parts."""
     if isinstance(value, list | tuple):
         pairs = [ComplexPair.of(v) for v in value]
-        real = target([p.real for p in pairs], *args, **kwargs)
-        return ComplexPair(real, target([_dense(p) for p in pairs], *args, **kwargs))
+        real, imaginary = [p.real for p in pairs], [p.dense for p in pairs]
+        return ComplexPair(target(real, *args, **kwargs), target(imaginary, *args, **kwargs))
     pair = ComplexPair.of(value)
-    return ComplexPair(target(pair.real, *args, **kwargs), target(pair.imaginary, *args, **kwargs))
-
-
-def _dense(pair: ComplexPair) -> Any:
-    """Return the imaginary part as a tensor."""
-    return pair.real * 0 if isinstance(pair.imaginary, float) else pair.imaginary
+    real = target(pair.real, *args, **kwargs)
+    if pair.imaginary is None:
+        return ComplexPair(real, None)
+    return ComplexPair(real, target(pair.imaginary, *args, **kwargs))
 
 
 def _product(multiply: Rule, left: Any, right: Any) -> ComplexPair:
     """Apply a bilinear operator."""
     a, b = ComplexPair.of(left), ComplexPair.of(right)
-    if isinstance(b.imaginary, float) and not b.imaginary:
-        return ComplexPair(multiply(a.real, b.real), multiply(a.imaginary, b.real))
-    if isinstance(a.imaginary, float) and not a.imaginary:
-        return ComplexPair(multiply(a.real, b.real), multiply(a.real, b.imaginary))
+    real = multiply(a.real, b.real)
+    if a.imaginary is None or b.imaginary is None:
+        crossed = None
+        if b.imaginary is not None:
+            crossed = multiply(a.real, b.imaginary)
+        elif a.imaginary is not None:
+            crossed = multiply(a.imaginary, b.real)
+        return ComplexPair(real, crossed)
     return ComplexPair(
-        multiply(a.real, b.real) - multiply(a.imaginary, b.imaginary),
+        real - multiply(a.imaginary, b.imaginary),
         multiply(a.real, b.imaginary) + multiply(a.imaginary, b.real),
     )
 
@@ -177,17 +184,22 @@ def _einsum(equation: str, operands: Sequence[Any], path: Any = None) -> Any:
 
 def _sum(combine: Rule, left: Any, right: Any) -> ComplexPair:
     a, b = ComplexPair.of(left), ComplexPair.of(right)
-    return ComplexPair(combine(a.real, b.real), combine(a.imaginary, b.imaginary))
+    real = combine(a.real, b.real)
+    if b.imaginary is None:
+        return ComplexPair(real, a.imaginary)
+    return ComplexPair(real, combine(0 if a.imaginary is None else a.imaginary, b.imaginary))
 
 
 def _exponential(value: Any) -> ComplexPair:
     pair = ComplexPair.of(value)
     size, angle = aten.exp.default(pair.real), pair.imaginary
+    if angle is None:
+        return ComplexPair(size, None)
     return ComplexPair(size * aten.cos.default(angle), size * aten.sin.default(angle))
 
 
 def _power(value: Any, exponent: int) -> Any:
-    found: Any = ComplexPair(1.0, 0.0)
+    found: Any = ComplexPair(_number(1.0), None)
     for _ in range(exponent):
         found = _product(operator.mul, found, value)
     return found
@@ -203,9 +215,7 @@ def _cast(value: Any, dtype: torch.dtype | None = None, **kwargs: Any) -> Any:
     if not dtype.is_complex:
         return real
     imaginary = pair.imaginary
-    return ComplexPair(
-        real, imaginary if isinstance(imaginary, float) else aten.to.dtype(imaginary, part)
-    )
+    return ComplexPair(real, None if imaginary is None else aten.to.dtype(imaginary, part))
 
 
 def _forward_transform(
@@ -309,9 +319,9 @@ COMPLEX: Mapping[Any, Rule] = {
     aten.exp.default: _exponential,
     aten.pow.Tensor_Scalar: _power,
     aten.real.default: lambda value: ComplexPair.of(value).real,
-    aten.imag.default: lambda value: ComplexPair.of(value).imaginary,
+    aten.imag.default: lambda value: ComplexPair.of(value).dense,
     aten.view_as_real.default: lambda value: aten.stack.default(
-        [ComplexPair.of(value).real, _dense(ComplexPair.of(value))], -1
+        [ComplexPair.of(value).real, ComplexPair.of(value).dense], -1
     ),
     aten.to.dtype: _cast,
     aten._to_copy.default: _cast,

@@ -49,7 +49,7 @@ class Basis(ABC):
         table = self.table(x, order)
         if values.ndim == 3:
             return table @ values
-        return torch.einsum("bnk,bnkr->bnr", table.expand(len(values), -1, -1), values)
+        return torch.einsum("bnk,bnkr->bnr", table.expand(values.shape[0], -1, -1), values)
 
     def along(self, x: Tensor, values: Tensor, order: int = 0) -> Tensor:
         """Sum the functions at points ``[n]`` with weights ``[..., K]``: ``[..., n]``."""
@@ -163,9 +163,9 @@ class SplineBasis(Basis):
     def combine(self, x: Tensor, values: Tensor, order: int = 0) -> Tensor:
         """See the base class; costs N·(degree + 1) products."""
         index, weight = self._present(x, order)
-        index = index.expand(len(values), -1, -1)
+        index = index.expand(values.shape[0], -1, -1)
         if values.ndim == 3:
-            rows = torch.arange(len(values), device=values.device)[:, None, None]
+            rows = torch.arange(values.shape[0], device=values.device)[:, None, None]
             found = values[rows, index]
         else:
             found = values.gather(2, index[..., None].expand(-1, -1, -1, values.shape[-1]))

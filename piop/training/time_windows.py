@@ -122,7 +122,7 @@ class Rollout:
         values = self._initial.on_grid(functions, [zero, *axes])[:, 0]
         values = values.expand(-1, *map(len, axes), -1)
         others = {name: functions[name] for name in self.others}
-        batch = max([len(values)] + [f.batch for f in others.values()])
+        batch = max([values.shape[0]] + [f.batch for f in others.values()])
         values = values.expand(batch, *values.shape[1:])
         seen = {name: observed[name] for name in self.others}
         return self.inputs(others, seen, values), values
@@ -147,7 +147,7 @@ class Rollout:
         queries = tensor_grid([end, *self._axes]).to(like)[None]
         seen = evaluate_on_grids(self._grids, functions, observed)
         values = self._operator(seen, queries, self._known(functions, queries))
-        shape = (len(values), *map(len, self._axes), len(self._channels))
+        shape = (values.shape[0], *map(len, self._axes), len(self._channels))
         return values[..., self._channels].double().reshape(shape)
 
     def bounded(self, values: Tensor) -> Tensor:
@@ -191,7 +191,7 @@ class Rollout:
             at = self.windows.shifted(queries[:, columns], window)
             values = evaluate(functions, observed, at)
             if found is None:
-                found = values.new_zeros(len(values), queries.shape[1], values.shape[-1])
+                found = values.new_zeros(values.shape[0], queries.shape[1], values.shape[-1])
             found[:, columns] = torch.where(own[:, columns, None], values, found[:, columns])
         return cast("Tensor", found)
 

@@ -6,7 +6,6 @@ import torch
 from piop.export.check import compare
 from piop.export.export import capture
 from piop.export.formats import FORMATS
-from piop.training.loss.linear_propagation import LinearPropagation
 from tests.export.conftest import TINY
 from tests.small_heat import HEAT
 
@@ -125,7 +124,6 @@ def test_a_source_that_is_solved_for_between_walls(make_run):
 def test_time_windows(make_run):
     run = make_run(BURGERS + TINY, settings={"windows": 2})
     assert run.model.rollout.windows.count == 2
-    assert isinstance(run.model.known.derived, LinearPropagation)
     assert agreement(run, "onnx").difference < 1e-7
 
 
