@@ -119,6 +119,10 @@ def capture(run: Run, chosen: ExportFormat, sensors: InputData | None = None) ->
     refusal = model.operator.backbone.export_refusal()
     if refusal is not None:
         raise NotSupportedError(refusal)
+    if "queries" in {*problem.channels, *(item.name for item in problem.visible_inputs)}:
+        raise NotSupportedError(
+            "an input or unknown of the spec is called 'queries', as the points are; rename it"
+        )
     positions = sensor_positions(problem, sensors)
     given = chosen.sensors(problem, needed_functions(model), positions)
     prediction = Prediction(problem, model, given).eval()

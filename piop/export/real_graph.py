@@ -88,10 +88,14 @@ class RealArithmetic(Transformer):
     def __init__(self, graph: GraphModule, rules: Mapping[Any, Rule]) -> None:
         super().__init__(graph)
         self._rules = rules
+        self._constants: dict[str, Any] = {}
 
     def get_attr(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Give the constant itself, so that what follows from it is computed here."""
-        return self.fetch_attr(target)
+        if target not in self._constants:
+            value = self.fetch_attr(target)
+            self._constants[target] = value.detach() if isinstance(value, Tensor) else value
+        return self._constants[target]
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compute an operator of constants, or write it down, by its rule where it has one."""

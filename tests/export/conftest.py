@@ -2,6 +2,8 @@
 
 import pytest
 
+from piop.export import export
+from piop.export.formats import FORMATS
 from piop.problem import Problem
 from piop.run import fit
 from tests.small_heat import HEAT
@@ -24,7 +26,23 @@ def make_run(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def heat(make_run):
-    return make_run(HEAT + UNITS + TINY)
+    """The smallest graph."""
+    small = {"width": 8, "linear_part": "learned"}
+    return make_run(HEAT + UNITS, backbone="deeponet", settings=small)
+
+
+@pytest.fixture(scope="session")
+def captured(heat):
+    """The graph of that run for each format, captured once."""
+    return {name: export.capture(heat, entry) for name, entry in FORMATS.items()}
+
+
+@pytest.fixture
+def captured_once(captured, monkeypatch):
+    """Let exports take those graphs, or others that a test puts in their place."""
+    found = dict(captured)
+    monkeypatch.setattr(export, "capture", lambda run, chosen, sensors: found[chosen.name])
+    return found
 
 
 @pytest.fixture(scope="session")
@@ -33,10 +51,18 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def onnx_file(heat, folder):
-    return heat.export(folder / "small_heat.onnx")
+def files(heat, folder, captured):
+    """The two files of that run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "capture", lambda run, chosen, sensors: captured[chosen.name])
+        return {name: heat.export(folder / f"small_heat.{name}") for name in FORMATS}
 
 
 @pytest.fixture(scope="session")
-def pt2_file(heat, folder):
-    return heat.export(folder / "small_heat.pt2")
+def onnx_file(files):
+    return files["onnx"]
+
+
+@pytest.fixture(scope="session")
+def pt2_file(files):
+    return files["pt2"]

@@ -28,8 +28,8 @@ def captured(module, x=X):
 
 def is_real(graph, x):
     found = torch.export.export(graph, (x,))
-    kinds = [n.meta["val"] for n in found.graph.nodes if isinstance(n.meta.get("val"), torch.Tensor)]
-    return not any(kind.is_complex() for kind in kinds)
+    values = [node.meta.get("val") for node in found.graph.nodes]
+    return not any(isinstance(v, torch.Tensor) and v.is_complex() for v in values)
 
 
 RATES = torch.complex(

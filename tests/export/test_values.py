@@ -6,6 +6,7 @@ import torch
 from piop.export.check import compare
 from piop.export.export import capture
 from piop.export.formats import FORMATS
+from piop.models import BACKBONES
 from tests.export.conftest import TINY
 from tests.small_heat import HEAT
 
@@ -17,7 +18,9 @@ space: {x: [0, 1]}
 parameters: {c: {law: uniform, low: 0.5, high: 1}}
 unknowns: [u, v]
 inputs:
-  u0: {of: [x], law: gaussian_random_field, tau: 5, alpha: 4, scale: 50000, boundary: {x: dirichlet}, modes: 4}
+  u0:
+    {of: [x], law: gaussian_random_field, tau: 5, alpha: 4, scale: 50000, modes: 4,
+     boundary: {x: dirichlet}}
   g: {of: [t], law: fourier_series, terms: 2, amplitude: [-1, 1], wavenumber: [1, 1]}
 equations:
   - d(u, t, 2) = c*dxx(u) - v
@@ -37,7 +40,9 @@ name: small_poisson
 space: {x: [0, 1], y: [0, 1]}
 unknowns: [u]
 inputs:
-  f: {of: [x, y], law: gaussian_random_field, scale: 1e6, tau: 6, alpha: 4, modes: 2, boundary: {x: dirichlet, y: dirichlet}}
+  f:
+    {of: [x, y], law: gaussian_random_field, scale: 1e6, tau: 6, alpha: 4, modes: 2,
+     boundary: {x: dirichlet, y: dirichlet}}
 equations: [-lap(u) = f]
 boundary: {x: {dirichlet: {u: 0}}, y: {dirichlet: {u: 0}}}
 sensors: {f: {count: [4, 4], place: grid}}
@@ -88,7 +93,9 @@ name: small_helmholtz
 space: {x: [0, 2], y: [0, 1]}
 unknowns: [u]
 inputs:
-  f: {of: [x, y], law: gaussian_random_field, scale: 1e4, tau: 6, alpha: 4, modes: 2, boundary: {y: dirichlet}}
+  f:
+    {of: [x, y], law: gaussian_random_field, scale: 1e4, tau: 6, alpha: 4, modes: 2,
+     boundary: {y: dirichlet}}
 equations: [3*u - lap(u) = f]
 boundary: {x: periodic, y: {dirichlet: {u: 0}}}
 sensors: {f: {count: [6, 6], place: grid}}
@@ -138,18 +145,15 @@ def test_every_kind_of_problem(make_run, tmp_path, text, kind):
     assert found.agreement.difference < 1e-7
 
 
-NETWORKS = ("pit", "position_attention", "oformer", "ipot", "galerkin", "fno", "deeponet",
-            "modified_deeponet", "shift_deeponet")  # fmt: skip
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["onnx", "pt2"])
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", BACKBONES)
 def test_every_network_by_default(make_run, tmp_path, name, kind):
     run = make_run(HEAT, backbone=name, precision="float32")
     assert run.export(tmp_path / f"f.{kind}").agreement.difference < 1e-5
 
 
+@pytest.mark.slow
 def test_a_network_on_a_grid(make_run):
     run = make_run(HEAT, backbone="fno", settings={"width": 4, "blocks": 1, "projection": 4})
     assert run.model.operator.gridded
