@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import logging
+import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -213,10 +214,8 @@ def _name_sizes(value: Any, shape: Sequence[int | str]) -> None:
 
 def _operator(error: BaseException) -> str:
     """Name the operator that an exporter's error is about, else give its first line."""
-    for line in str(error).splitlines():
-        if "No ONNX function found for" in line:
-            return line.split("'")[1] if "'" in line else line
-    return first_line(error)
+    found = re.search(r"OpOverload\(op='([^']+)'", str(error))
+    return f"the operator {found[1]}" if found else f"its operations ({first_line(error)})"
 
 
 def first_line(error: BaseException) -> str:
