@@ -6,13 +6,14 @@ from pathlib import Path
 
 import click
 
-from piop.cli.console import PATH, common_options, force_option, print_json
+from piop.cli.completion import RUN
+from piop.cli.console import PATH, common_options, example, force_option, print_json
 from piop.cli.progress import progress
 from piop.job_phases import JobPhase
 
 
-@click.command()
-@click.argument("run", type=PATH)
+@click.command(epilog=example("piop export runs/mine --format onnx --output mine.onnx"))
+@click.argument("run", type=RUN)
 @click.option(
     "--format",
     "format_name",

@@ -16,7 +16,7 @@ from piop.models.core.base import Inputs
 from piop.problem import Input, Problem
 from piop.problem.inputs import channels_of
 from piop.sampling import reconstruct
-from piop.training.batches.function_sources import interpolate_inputs
+from piop.sampling.distributions import input_axes, input_sampler
 
 SAMPLES, QUERIES = "samples", "queries"
 """Names of the sizes that are free: functions, and points of the prediction."""
@@ -174,9 +174,24 @@ class FixedSensors(SensorArguments):
 
 @final
 class FreeSensors(SensorArguments):
-    """Positions of sensors and the values there, of each sample."""
+    """Positions of sensors and the values there, of each sample.
+
+    Args:
+        problem: The problem.
+        needed: Inputs that are needed as functions.
+    """
 
     free, positions = True, MappingProxyType({})
+
+    def __init__(self, problem: Problem, needed: Sequence[str]) -> None:
+        super().__init__(problem, needed)
+        self._samplers = {i.name: input_sampler(problem, i) for i in self.items}
+        for item in self.items:
+            if item.name in self.needed:  # what follows from the distribution, before any graph
+                low = [axis.low for axis in input_axes(problem, item)]
+                corner = torch.tensor(low, dtype=torch.float64).reshape(1, 1, -1)
+                zero = torch.zeros(1, 1, 1, dtype=torch.float64)
+                self._reconstruct(item, FunctionSamples(corner, zero))
 
     def arguments(self) -> tuple[Argument, ...]:
         """See the base class."""
@@ -203,7 +218,14 @@ class FreeSensors(SensorArguments):
 
     def interpolate(self, observed: Inputs) -> dict[str, InputFunction]:
         """See the base class."""
-        return interpolate_inputs(self.problem, {name: observed[name] for name in self.needed})
+        return {
+            item.name: self._reconstruct(item, observed[item.name])
+            for item in self.items
+            if item.name in self.needed
+        }
+
+    def _reconstruct(self, item: Input, samples: FunctionSamples) -> InputFunction:
+        return reconstruct(self.problem, item, samples, self._samplers[item.name])
 
     def tensors(self, observed: Inputs) -> list[Tensor]:
         """See the base class."""

@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Generic, TypeVar, cast, final
 
@@ -107,13 +108,18 @@ class Sampler(ABC, Generic[Distribution]):
         )
         return replace(prior, bases=bases)
 
+    @cached_property
+    def _fixed_prior(self) -> Prior:
+        """The prior, computed once: its size depends on values, which no graph may capture."""
+        return self.prior()
+
     def interpolate(self, points: Tensor, values: Tensor, mask: Tensor | None) -> InputFunction:
         """Interpolate values ``[B, M]`` observed at points ``[B, M, d]``, all in float64.
 
         Of a number without coordinates, the mean of the observed values is taken.
         """
         if self.axes:
-            return krige(self.prior().to(points.device), points, values, mask)
+            return krige(self._fixed_prior.to(points.device), points, values, mask)
         if mask is None:
             return ScalarFunction(values.mean(1))
         return ScalarFunction(torch.where(mask, values, 0.0).sum(1) / mask.sum(1).clamp_min(1))

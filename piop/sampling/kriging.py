@@ -114,7 +114,7 @@ def covariance(prior: Prior, x: Tensor, y: Tensor) -> Tensor:
         return (basis.table(a) * prior.variance) @ basis.table(b).mT
     groups, variance = _by_frequency(prior)
     batch, rows = max(len(x), len(y)), x.shape[1]
-    if batch == 1:
+    if batch == 1 and not torch.compiler.is_compiling():  # a graph has no branches on values
         different = [(torch.unique(a[0]), torch.unique(b[0])) for _, a, b in columns]
         if math.prod(len(a) * len(b) for a, b in different) <= rows * y.shape[1]:
             return _on_grid(prior, x[0], y[0], different, groups, variance)[None]

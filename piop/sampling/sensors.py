@@ -13,7 +13,7 @@ from torch import Tensor
 from piop.errors import NotSupportedError
 from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
 from piop.sampling.collocation import box_points
-from piop.sampling.distributions import input_axes, input_sampler
+from piop.sampling.distributions import Sampler, input_axes, input_sampler
 from piop.sampling.random import Draws
 from piop.spec.model import SensorPlacement
 
@@ -102,7 +102,9 @@ def observe(
     return observed
 
 
-def reconstruct(problem: Problem, item: Input, samples: FunctionSamples) -> InputFunction:
+def reconstruct(
+    problem: Problem, item: Input, samples: FunctionSamples, sampler: Sampler | None = None
+) -> InputFunction:
     """Interpolate an input from its values at sensors, any number at any points.
 
     The best linear interpolant under the distribution's mean and covariance, see
@@ -115,6 +117,7 @@ def reconstruct(problem: Problem, item: Input, samples: FunctionSamples) -> Inpu
         problem: Whose input it is.
         item: The input.
         samples: One channel; the points' dtype is that of the result, computed in float64.
+        sampler: That of the input, where there is one already.
 
     Returns:
         B functions.
@@ -124,7 +127,8 @@ def reconstruct(problem: Problem, item: Input, samples: FunctionSamples) -> Inpu
         NotSupportedError: For the distribution ``history``.
     """
     points, values = samples.points.double(), samples.values[..., 0].double()
-    found = input_sampler(problem, item).interpolate(points, values, samples.mask)
+    sampler = sampler or input_sampler(problem, item)
+    found = sampler.interpolate(points, values, samples.mask)
     return found.to(dtype=samples.values.dtype)
 
 
