@@ -492,8 +492,8 @@ class Run:
     ) -> JudgedSamples:
         """Return the first held-out samples of the evaluation, with their predictions.
 
-        Those that were not evaluated yet are solved as an evaluation would, in as much time and at
-        most as many as the evaluation that is written.
+        Those of the evaluation that is written are solved again where their references are no
+        longer kept, however long it takes; others as an evaluation would, in as much time.
 
         Raises:
             NotSupportedError: If no reference solver covers the problem.
@@ -504,11 +504,13 @@ class Run:
         found = self.judged.get((problem.hash, seed)) if given is None else None
         if found is None:
             written = self.folder.read_json(EVALUATION) if self.is_evaluated else {}
+            seconds: float | None = self._seconds_of_evaluation
             if given is None and written.get("seed") == seed:
-                samples = min(samples, (written.get("reference") or {}).get("solved", samples))
+                solved = (written.get("reference") or {}).get("solved")
+                samples, seconds = min(samples, solved or samples), None if solved else seconds
             source = self.sources.choose(problem, samples, seed, given)
             judge = evaluation.OperatorJudge(problem, self.model)
-            found = source.judging(judge, self._seconds_of_evaluation)
+            found = source.judging(judge, seconds)
         return found.take(torch.arange(min(samples, len(found.held_out.accepted))))
 
     def evaluate(

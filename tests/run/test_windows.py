@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from piop.errors import UsageError
+from piop.errors import TrainingError, UsageError
 from piop.problem import Problem
 from piop.run import Run, fit, resume
 from tests.training.steps import BURGERS
@@ -64,12 +64,9 @@ def test_the_evaluation_has_errors_and_a_residual_of_all_windows(run):
 @pytest.mark.parametrize("lbfgs", [0.0, 0.5])
 def test_a_resumed_run_is_exactly_the_same(problem, run, lbfgs, tmp_path):
     # the learning rate follows the budget, so it is stopped within one
-    class Stop(Exception):
-        pass
-
     def stop(row):
         if row["step"] >= (14 if lbfgs else 3):
-            raise Stop
+            raise RuntimeError("stop")
 
     folder = tmp_path / "stopped"
     settings = {**SMALL, "checkpoint": 1e-9, "lbfgs": lbfgs}
@@ -77,7 +74,7 @@ def test_a_resumed_run_is_exactly_the_same(problem, run, lbfgs, tmp_path):
     plain = {"steps": steps, "settings": settings, "seed": 1, "samples": 0, "compile": False}
     if lbfgs:
         run = fit(problem, out=tmp_path / "whole", **plain)
-    with pytest.raises(Stop):
+    with pytest.raises(TrainingError, match="failed at step"):
         fit(problem, out=folder, progress=stop, **plain)
     resumed = resume(folder, samples=0)
     for name, value in run.model.operator.state_dict().items():

@@ -15,7 +15,6 @@ from piop.run.error_bounds.calibration import mean_of_selection
 from piop.run.error_bounds.linearised_error import LinearisedError
 
 SIZES = {"amplitude": [0.3, 0.8], "wavenumber": [1, 2]}
-LONG = {"amplitude": [-0.8, 0.8], "wavenumber": [1, 1]}
 
 
 @pytest.fixture(scope="module")
@@ -46,27 +45,11 @@ def walls(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def flow(tmp_path_factory):
-    """Creeping flow in a box, an inflow its input, hardly trained: three unknowns, and a slope."""
-    problem = Problem(
-        name="flow",
-        space={"x": [0, 1], "y": [0, 1]},
-        unknowns=["u", "v", "p"],
-        inputs={
-            "h": {"of": ["y"], "law": "fourier_series", "terms": 1, **LONG, "hidden": True},
-            "g": {"of": ["y"], "expression": "y*(1 - y)*(1 + h)"},
-        },
-        equations=["-lap(u) + dx(p) = 0", "-lap(v) + dy(p) = 0", "dx(u) + dy(v) = 0"],
-        boundary={
-            "x.min": {"dirichlet": {"u": "g", "v": 0}},
-            "x.max": ["dx(u) - p = 0", {"dirichlet": {"v": 0}}],
-            "y": {"dirichlet": {"u": 0, "v": 0}},
-        },
-        sensors={"g": {"count": 17, "place": "grid"}},
-        save={"x": 21, "y": 21},
-    )
+def flow(creeping_flow, tmp_path_factory):
+    """Its operator, hardly trained."""
     out = tmp_path_factory.mktemp("runs") / "flow"
-    run = fit(problem, steps=20, out=out, samples=0, calibrate=0)
+    plain = {"settings": {"form": "strong"}, "samples": 0, "calibrate": 0}
+    run = fit(creeping_flow, steps=20, out=out, **plain)
     run.calibrate(30)
     return run
 

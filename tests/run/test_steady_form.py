@@ -1,0 +1,45 @@
+"""Steady problems on boxes are trained on the error that their residuals cause."""
+
+import pytest
+import torch
+
+from piop.run import fit
+
+
+def errors_of(problem, folder, **settings):
+    run = fit(problem, steps=100, out=folder, samples=0, calibrate=0, settings=settings)
+    found = run.evaluate(16, write=False)
+    return run, found["per_channel"]
+
+
+def test_a_flow_is_learned_in_steps_in_which_random_points_learn_nothing(creeping_flow, tmp_path):
+    run, linearised = errors_of(creeping_flow, tmp_path / "a")
+    assert len(run.statistics.lattice) == 3
+    truth = creeping_flow.solve_reference(creeping_flow.sample(8, seed=3)).values
+    for name, size in zip(creeping_flow.channels, run.statistics.channel_scale, strict=True):
+        assert size == pytest.approx(float(truth[name].std()), rel=0.5)
+    run, strong = errors_of(creeping_flow, tmp_path / "b", form="strong")
+    assert run.statistics.lattice == ()
+    for name in ("u", "p"):
+        assert linearised[name] < strong[name] / 3
+        assert linearised[name] < 0.15
+
+
+def test_a_steady_run_goes_on_as_an_unbroken_one(creeping_flow, tmp_path):
+    from piop.run import resume
+
+    plain = {"samples": 0, "calibrate": 0, "seed": 1, "compile": False}
+    settings = {"checkpoint": 1e-9}
+    whole = fit(creeping_flow, steps=6, out=tmp_path / "whole", settings=settings, **plain)
+
+    def stop(row):
+        if row["step"] == 3:
+            raise KeyboardInterrupt
+
+    part = fit(
+        creeping_flow, steps=6, out=tmp_path / "part", settings=settings, progress=stop, **plain
+    )
+    assert part.metrics[-1]["step"] < 6
+    resumed = resume(part.path, samples=0)
+    for name, value in whole.model.operator.state_dict().items():
+        torch.testing.assert_close(resumed.model.operator.state_dict()[name], value, rtol=0, atol=0)
