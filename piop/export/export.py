@@ -130,7 +130,7 @@ def capture(run: Run, chosen: ExportFormat, sensors: InputData | None = None) ->
     samples, count, _ = EXAMPLE
     inputs, queries = cases.inputs(samples, 0), cases.queries(count, 0, model.operator.end_only)
     example = [*given.tensors(inputs), queries]
-    with quiet(), torch.no_grad(), _fixed_decisions(prediction, cases):
+    with quiet(), torch.no_grad(), fixed_decisions(prediction, cases):
         try:
             program = torch.export.export(
                 prediction,
@@ -195,7 +195,7 @@ def _usual_sensors(problem: Problem, item: Input) -> Tensor:
     return even_sensors(problem, item, max(count, 1))
 
 
-def _fixed_decisions(
+def fixed_decisions(
     prediction: Prediction, cases: ExportCases
 ) -> contextlib.AbstractContextManager[None]:
     """Decide once which parts of the lift are negligible: for noise, and for the distribution."""
@@ -203,6 +203,8 @@ def _fixed_decisions(
     derived = None if model.known is None else model.known.derived
     if derived is None:
         return contextlib.nullcontext()
+    # in single precision, rounding alone would count as waves
+    cases = ExportCases(cases.problem, cases.statistics, cases.positions, torch.float64)
     batches = []
     for observed in (cases.noise(PROBES, seed=1), cases.inputs(PROBES, seed=2)):
         functions = sensors.interpolate(observed)

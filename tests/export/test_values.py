@@ -3,10 +3,13 @@
 import pytest
 import torch
 
-from piop.export.check import compare
-from piop.export.export import capture
+from piop.export.check import ExportCases, compare
+from piop.export.export import capture, fixed_decisions, sensor_positions
 from piop.export.formats import FORMATS
+from piop.export.prediction import Prediction
+from piop.export.sensors import FixedSensors
 from piop.models import BACKBONES
+from piop.run.prediction import needed_functions
 from tests.export.conftest import TINY
 from tests.small_heat import HEAT
 
@@ -151,6 +154,17 @@ def test_every_kind_of_problem(make_run, tmp_path, text, kind):
 def test_every_network_by_default(make_run, tmp_path, name, kind):
     run = make_run(HEAT, backbone=name, precision="float32")
     assert run.export(tmp_path / f"f.{kind}").agreement.difference < 1e-5
+
+
+def test_rounding_does_not_count_as_waves(make_run):
+    """An exported graph propagates the waves that the input has: one."""
+    run = make_run(HEAT + TINY, precision="float32")
+    derived, positions = run.model.known.derived, sensor_positions(run.problem, None)
+    cases = ExportCases(run.problem, run.statistics, positions, torch.float32)
+    sensors = FixedSensors(run.problem, needed_functions(run.model), positions)
+    with fixed_decisions(Prediction(run.problem, run.model, sensors), cases):
+        assert len(derived.kept) == 1
+    assert derived.kept is None
 
 
 @pytest.mark.slow
