@@ -19,9 +19,13 @@ from piop.export import check, export_run
 from piop.export import export as module
 from piop.export.formats import FORMATS
 from piop.export.prediction import Prediction
+from piop.fields import FunctionSamples
 from piop.models.core.base import Backbone
+from piop.problem import Problem
 from piop.run import Run
+from piop.sampling.functions import NearestFunction
 from piop.training.operator import Operator
+from tests.small_heat import HEAT
 
 X = np.arange(8) / 4
 
@@ -114,10 +118,7 @@ def test_inputs_of_other_sensors_are_taken(heat, monkeypatch):
         module.sensor_positions(heat.problem, several)
 
 
-def test_random_sensors_become_an_even_grid(make_run):
-    from piop.problem import Problem
-    from tests.small_heat import HEAT
-
+def test_random_sensors_become_an_even_grid():
     problem = Problem.from_yaml(HEAT.replace("place: grid", "place: uniform"))
     assert module.sensor_positions(problem, None)["u0"][:, 0].tolist() == X.tolist()
 
@@ -219,6 +220,18 @@ def graph_of(function):
     given = [graph.placeholder(f"x{i}") for i in range(count)]
     graph.output(graph.call_module("function", tuple(given)))
     return torch.fx.GraphModule({"function": Module()}, graph)
+
+
+def test_a_spec_that_uses_the_name_of_the_points(make_run):
+    run = make_run(HEAT.replace("u0", "queries"), backbone="deeponet", settings={"width": 8})
+    with pytest.raises(NotSupportedError, match="is called 'queries', as the points are; rename"):
+        module.capture(run, FORMATS["onnx"])
+
+
+def test_functions_without_combinations_say_so():
+    samples = FunctionSamples(torch.zeros(1, 2, 1), torch.zeros(1, 2, 1))
+    with pytest.raises(NotSupportedError, match="NearestFunction: has no linear combinations"):
+        NearestFunction(samples, (1.0,), (False,)).combined(torch.ones(1, 1))
 
 
 def test_a_part_that_is_lost_in_the_graph_is_found(heat, monkeypatch):
