@@ -492,8 +492,8 @@ class Run:
     ) -> JudgedSamples:
         """Return the first held-out samples of the evaluation, with their predictions.
 
-        Those of the evaluation that is written are solved again where their references are no
-        longer kept, however long it takes; others as an evaluation would, in as much time.
+        Those of the evaluation that is written are all there, solved again where their references
+        are no longer kept, however long it takes; others as an evaluation would, in as much time.
 
         Raises:
             NotSupportedError: If no reference solver covers the problem.
@@ -502,12 +502,14 @@ class Run:
         samples, seed = self._requested(samples, seed)
         problem, given = self.solved, self._given(data)
         found = self.judged.get((problem.hash, seed)) if given is None else None
+        seconds: float | None = self._seconds_of_evaluation
+        written = self.folder.read_json(EVALUATION) if self.is_evaluated else {}
+        if given is None and written.get("seed") == seed:
+            if solved := (written.get("reference") or {}).get("solved"):
+                samples, seconds = min(samples, solved), None
+                if found is not None and len(found.held_out.accepted) < samples:
+                    found = None  # of a later evaluation of fewer samples, which was not written
         if found is None:
-            written = self.folder.read_json(EVALUATION) if self.is_evaluated else {}
-            seconds: float | None = self._seconds_of_evaluation
-            if given is None and written.get("seed") == seed:
-                solved = (written.get("reference") or {}).get("solved")
-                samples, seconds = min(samples, solved or samples), None if solved else seconds
             source = self.sources.choose(problem, samples, seed, given)
             judge = evaluation.OperatorJudge(problem, self.model)
             found = source.judging(judge, seconds)

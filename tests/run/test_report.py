@@ -46,6 +46,12 @@ def test_the_numbers_are_those_of_the_evaluation(trained, page):
     assert "“stays at u0”" in text
 
 
+def test_all_inputs_are_shown_after_an_evaluation_of_fewer(trained):
+    trained.evaluate(2, write=False)
+    assert len(trained.shown(64).held_out.accepted) == 6
+    assert len(trained.shown(4).held_out.accepted) == 4
+
+
 def test_the_page_says_what_was_solved_and_how(trained, page):
     text = text_of(page)
     assert "dt(u) = 0.05*dxx(u)" in text
