@@ -5,10 +5,10 @@
 
 A cell is one `piop solve NAME --time T --seed S` with the default recipe in a process of its own:
 error over held-out inputs, until when it holds, the best trivial answer, steps, and the seconds of
-each phase. A cell that is finished is kept when the script is started again. With `--cold` every
-cell has an empty cache of compiled code and of references. The result is
-`results/all_problems_T.json` (`_cold`), and the page `docs/problems.md` with a small picture of
-each problem.
+each phase, and how many cores other programs kept busy meanwhile. A cell that is finished is kept
+when the script is started again, unless `--again` is given. With `--cold` every cell has an empty
+cache of compiled code and of references. The result is `results/all_problems_T.json` (`_cold`), and
+the page `docs/problems.md` with a small picture of each problem.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,19 @@ def held_until(per_time: Mapping[str, Any] | None, mark: float) -> list[float] |
     return [max((time for time, _ in good), default=times[0]), times[-1]]
 
 
+def busy_seconds() -> tuple[float, float] | None:
+    """Return the processor seconds of the whole machine and of finished children; Linux alone."""
+    try:
+        user, nice, system, _idle, _wait, interrupt, soft = map(
+            int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8]
+        )
+    except OSError:
+        return None
+    ticks = user + nice + system + interrupt + soft
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ticks / os.sysconf("SC_CLK_TCK"), children.ru_utime + children.ru_stime
+
+
 def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Run the command once; return what it says."""
     with tempfile.TemporaryDirectory() as folder:
@@ -70,9 +84,9 @@ def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
             command += ["--samples", str(options.samples)]
         caches = {"TORCHINDUCTOR_CACHE_DIR": folder, "XDG_CACHE_HOME": folder}
         variables = {**os.environ, **(caches if options.cold else {})}
-        begun = time.perf_counter()
+        begun, before = time.perf_counter(), busy_seconds()
         done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-        wall = time.perf_counter() - begun
+        wall, after = time.perf_counter() - begun, busy_seconds()
         if done.returncode:
             return {"failed": done.stderr.strip().splitlines()[-1]}
         found = json.loads(done.stdout)
@@ -80,6 +94,9 @@ def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     line = re.search(r"^Seconds: (.*)$", done.stderr, re.MULTILINE)
     phases = [part.rsplit(" ", 1) for part in line[1].split(", ")] if line else []
     error = found["relative_l2"] or {}
+    others = None
+    if before and after:
+        others = max(after[0] - before[0] - (after[1] - before[1]), 0.0) / wall
     mark = MARKS[len(Problem.from_file(name).space)]
     return {
         "mark": mark,
@@ -91,6 +108,7 @@ def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         "samples": found.get("samples"),
         "steps": found["steps"],
         "wall": round(wall, 1),
+        "cores_busy_otherwise": None if others is None else round(others, 2),
         "phases": {phase: float(seconds) for phase, seconds in phases},
         "warnings": found["warnings"],
         "environment": {key: environment()[key] for key in ("date", "cpu", "commit")},
@@ -106,6 +124,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--samples", type=int, default=None)
     parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--again", action="store_true", help="measure finished cells anew")
     options = parser.parse_args()
 
     name = f"all_problems_{options.time}{'_cold' if options.cold else ''}"
@@ -114,7 +133,7 @@ def main() -> None:
     for seed in options.seeds:
         for problem in options.only or trained_on_equations():
             key = f"{problem}/{seed}"
-            if "mean" in cells.get(key, {}):
+            if "mean" in cells.get(key, {}) and not options.again:
                 continue
             cells[key] = found = solve(problem, seed, options)
             record(name, f"python benchmarks/all_problems.py {' '.join(sys.argv[1:])}",

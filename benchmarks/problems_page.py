@@ -26,6 +26,7 @@ on its equation alone, by `benchmarks/all_problems.py`, which writes this page.
 - **until**: the time until which the mean error at each time stays below the mark, of the whole.
 - **trivial**: that of the best trivial prediction (zero, the mean, the initial data).
 - **wall s**, **phases s**: wall time of the command and of its phases.
+- **others**: cores that other programs kept busy meanwhile; — where it was not measured.
 """
 
 
@@ -65,8 +66,9 @@ def _section(path: Path) -> str:
         "",
         f"`{command}`, {place['cores']} cores of {machines}, torch {place['torch']}.",
         "",
-        "| | problem (seed) | error | mark | worst | until | trivial | steps | wall s | phases s |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| | problem (seed) | error | mark | worst | until | trivial | steps | wall s | phases s "
+        "| others |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_row(key, cell) for key, cell in cells.items()]
     reached = sum(_reaches(cell) for cell in cells.values())
@@ -85,7 +87,7 @@ def _row(key: str, cell: Mapping[str, Any]) -> str:
     if (PICTURES / f"{problem}.png").exists():
         picture = f"![](images/problems/{problem}.png)"
     if "failed" in cell:
-        return f"| {picture} | `{problem}` ({seed}) | failed: {cell['failed']} | | | | | | | |"
+        return f"| {picture} | `{problem}` ({seed}) | failed: {cell['failed']} | | | | | | | | |"
     phases = ", ".join(f"{name} {seconds:g}" for name, seconds in cell["phases"].items())
     error = _number(cell["mean"])
     columns = [
@@ -98,6 +100,7 @@ def _row(key: str, cell: Mapping[str, Any]) -> str:
         f"{cell['steps']:g}",
         f"{cell['wall']:g}",
         phases,
+        _number(cell.get("cores_busy_otherwise")),
     ]
     return f"| {picture} | {' | '.join(columns)} |"
 

@@ -504,11 +504,11 @@ class Run:
         found = self.judged.get((problem.hash, seed)) if given is None else None
         seconds: float | None = self._seconds_of_evaluation
         written = self.folder.read_json(EVALUATION) if self.is_evaluated else {}
-        if given is None and written.get("seed") == seed:
-            if solved := (written.get("reference") or {}).get("solved"):
-                samples, seconds = min(samples, solved), None
-                if found is not None and len(found.held_out.accepted) < samples:
-                    found = None  # of a later evaluation of fewer samples, which was not written
+        solved = (written.get("reference") or {}).get("solved")
+        if solved and given is None and written.get("seed") == seed:
+            samples, seconds = min(samples, solved), None
+            if found is not None and len(found.held_out.accepted) < samples:
+                found = None  # of a later evaluation of fewer samples, which was not written
         if found is None:
             source = self.sources.choose(problem, samples, seed, given)
             judge = evaluation.OperatorJudge(problem, self.model)
