@@ -20,7 +20,7 @@ from torch.fx import GraphModule
 
 from piop.errors import NotSupportedError, UsageError
 from piop.export.prediction import Prediction
-from piop.export.real_graph import Rule, acos_by_newton
+from piop.export.real_graph import Rule, acos_by_newton, atan_by_newton
 from piop.export.sensors import FixedSensors, FreeSensors, SensorArguments
 from piop.problem import Problem
 
@@ -136,7 +136,9 @@ class OnnxFormat(ExportFormat):
     @property
     def rules(self) -> Mapping[Any, Rule]:
         """See the base class."""
-        return {torch.ops.aten.acos.default: acos_by_newton}
+        aten = torch.ops.aten
+        arctan = dict.fromkeys((aten.atan.default, aten.arctan.default), atan_by_newton)
+        return {aten.acos.default: acos_by_newton, **arctan}
 
     def write(
         self,

@@ -285,7 +285,22 @@ def acos_by_newton(x: Any) -> Any:
     angle = aten.to.dtype(angle, torch.float64)
     for _ in range(2):
         angle = angle + (y - torch.sin(angle)) / torch.cos(angle)
-    return torch.where(x < 0, math.pi - 2 * angle, 2 * angle)
+    return torch.where(x < 0, _number(math.pi) - 2 * angle, 2 * angle)
+
+
+def atan_by_newton(x: Any) -> Any:
+    """Arctan in the precision of x, where a runtime has it in single precision alone.
+
+    A step of Newton's method for tan φ = x triples the digits: what is missing is
+    arctan((x cos φ − sin φ)/(cos φ + x sin φ)), of the size of a rounding.
+    """
+    rough = aten.atan.default(aten.to.dtype(x, torch.float32))
+    angle = aten.type_as.default(rough, x)
+    sine, cosine = torch.sin(angle), torch.cos(angle)
+    # divided by the larger of 1 and |x|, so that the product stays finite
+    size = torch.clamp(torch.abs(x), min=1.0)
+    near = x / size
+    return angle + (near * cosine - sine / size) / (cosine / size + near * sine)
 
 
 WITH_CONSTANTS: Mapping[Any, Rule] = {

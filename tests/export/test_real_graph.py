@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from piop.errors import NotSupportedError
-from piop.export.real_graph import acos_by_newton, to_real_graph
+from piop.export.real_graph import acos_by_newton, atan_by_newton, to_real_graph
 
 X = torch.linspace(-1, 1, 12, dtype=torch.float64).reshape(2, 6).sin()
 
@@ -105,3 +105,9 @@ def test_numbers_are_tensors_in_double_precision():
 def test_arccos_by_newton_is_that_of_torch():
     x = torch.cat([torch.linspace(-1, 1, 2001), torch.tensor([-1 + 1e-9, 1 - 1e-9])]).double()
     torch.testing.assert_close(acos_by_newton(x), torch.acos(x), rtol=0, atol=1e-14)
+
+
+def test_arctan_from_single_precision_has_the_digits_of_double():
+    x = torch.tensor([0.0, 1e-9, 0.3, 1, -2.5, 1e4, -1e12], dtype=torch.float64)
+    torch.testing.assert_close(atan_by_newton(x), torch.atan(x), rtol=1e-15, atol=1e-15)
+    assert atan_by_newton(x.float()).dtype == torch.float32

@@ -134,7 +134,7 @@ def test_a_source_that_is_solved_for_between_walls(make_run):
 def test_time_windows(make_run):
     run = make_run(BURGERS + TINY, settings={"windows": 2})
     assert run.model.rollout.windows.count == 2
-    assert agreement(run, "onnx").difference < 1e-7
+    assert agreement(run, "onnx").difference < 1e-9
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_time_windows(make_run):
 def test_every_kind_of_problem(make_run, tmp_path, text, kind):
     run = make_run(text + TINY)
     found = run.export(tmp_path / f"f.{kind}")
-    assert found.agreement.difference < 1e-7
+    assert found.agreement.difference < 1e-9
 
 
 @pytest.mark.slow
