@@ -336,6 +336,7 @@ COMPLEX: Mapping[Any, Rule] = {
     aten.add.Tensor: partial(_sum, operator.add),
     aten.sub.Tensor: partial(_sum, operator.sub),
     aten.exp.default: _exponential,
+    aten.complex.default: ComplexPair,
     aten.pow.Tensor_Scalar: _power,
     aten.real.default: lambda value: ComplexPair.of(value).real,
     aten.imag.default: lambda value: ComplexPair.of(value).dense,

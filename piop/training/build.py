@@ -178,7 +178,9 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
         operator.inferred = Inferred(problem.infer)
     operator.to(example_tensor(config))
     exact = solves_linear_part(problem, constraints, config)
-    known = hard_constraint_lift(problem, constraints, statistics.channel_mean, exact)
+    known = hard_constraint_lift(
+        problem, constraints, statistics.channel_mean, exact, config.loss.varying
+    )
     grids = input_grids(problem) if config.physics else {}
     ticks = None
     if operator.gridded and (config.physics or statistics.grid):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from piop.errors import UsageError
+from piop.errors import NotSupportedError, UsageError
 from piop.models import find_preset
 from piop.models.core.base import FieldKind, Preset
 from piop.problem import Problem
@@ -18,6 +18,7 @@ from piop.training.config import STRONG, TrainingConfig, settings_for
 from piop.training.linearised_lattice import choose_linearised_lattice
 from piop.training.loss.linear_propagation import LinearPropagation
 from piop.training.loss.statistics import Statistics
+from piop.training.loss.varying_propagation import mode_tables
 from piop.training.state_waves import States, find_states
 
 logger = logging.getLogger(__name__)
@@ -165,10 +166,19 @@ def solves_linear_part(problem: Problem, constraints: Constraints, config: Train
         return False
     mode = config.loss.linear_part
     try:
-        if decide_linear_part(problem, constraints, mode).exact:
-            return True
+        decision = decide_linear_part(problem, constraints, mode, config.loss.varying)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if decision.by_modes:
+        try:
+            mode_tables(problem)
+        except NotSupportedError as error:
+            if mode == "exact":
+                raise UsageError(f"linear_part: exact is not possible: {error}") from error
+            logger.warning("The linear part is learned: %s", error)
+            return False
+    if decision.exact:
+        return True
     first = problem.inputs[0].distribution if problem.inputs else None
     if mode == "learned" or not isinstance(first, State):
         return False

@@ -160,10 +160,11 @@ class LossConfig:
     Attributes:
         constraints: Make conditions hard constraints where possible (``auto``), everywhere or an
             error (``hard``), nowhere (``soft``).
-        linear_part: Solve the linear part of the equations exactly, wave by wave, from the initial
-            data of an evolution or for the source of a steady problem, so that the network adds the
-            rest: where the equations are linear and it is possible (``auto``), everywhere or an
-            error (``exact``), nowhere (``learned``).
+        linear_part: Solve the linear part of the equations exactly, wave by wave, or mode by mode
+            where coefficients vary in space, from the initial data of an evolution or for the
+            source of a steady problem, so that the network adds the rest: where the equations are
+            linear and it is possible (``auto``), everywhere or an error (``exact``), nowhere
+            (``learned``).
         form: Form of the equations in the loss: at random points (``strong``), integrated over
             time on lattices or an error (``integral``), or integrated in time windows, and on
             intervals with soft constraints on their walls, where a lattice of few points resolves
@@ -181,6 +182,7 @@ class LossConfig:
         data_weight: Weight of the data.
         steady: Whether ``linear_part`` counts for steady problems; not in runs that do not record
             it.
+        varying: Whether it counts for coefficients that vary in space; not in such runs either.
     """
 
     constraints: Literal["auto", "hard", "soft"] = setting("auto")
@@ -196,6 +198,7 @@ class LossConfig:
     boundary_weight: float = setting(1.0, applies=(SOFT_BOUNDARY,))
     data_weight: float = setting(1.0, applies=(DATA,))
     steady: bool = True
+    varying: bool = True
 
     @property
     def weights(self) -> dict[str, float]:
@@ -430,11 +433,12 @@ class TrainingConfig:
 
         No key is in two sections, so one that has moved to another section since is found there,
         and one that is new has its default, but for the scheme of the draws and the linear part,
-        which older runs learned, at first of all problems and then of steady ones, in one window,
-        at random points, with step sizes that depend on the fraction of the budget alone.
+        which older runs learned, at first of all problems and then of steady ones and of varying
+        coefficients, in one window, at random points, with step sizes that depend on the fraction
+        of the budget alone.
         """
         stored: dict[str, Any] = {"draws": FIRST_SCHEME, "linear_part": "learned", "windows": 1}
-        stored |= {"form": "strong", "steady": False, "decay_after": 0}
+        stored |= {"form": "strong", "steady": False, "varying": False, "decay_after": 0}
         stored |= {key: v for name in SECTIONS for key, v in data.get(name, {}).items()}
         parts = {
             name: section(**{f.name: stored[f.name] for f in fields(section) if f.name in stored})

@@ -10,8 +10,10 @@ from piop.export.prediction import Prediction
 from piop.export.sensors import FixedSensors
 from piop.models import BACKBONES
 from piop.run.prediction import needed_functions
+from piop.training.loss.varying_propagation import VaryingPropagation
 from tests.export.conftest import TINY
 from tests.small_heat import HEAT
+from tests.varying import example as varying
 
 WAVES = """
 piop: 1
@@ -129,6 +131,16 @@ def test_a_source_that_is_solved_for_between_walls(make_run):
     run = make_run(STEADY + TINY)
     assert run.model.known.derived is not None
     assert agreement(run, "onnx").difference < 1e-9
+
+
+@pytest.mark.parametrize("kind", ["onnx", "pt2"])
+def test_coefficients_that_vary_in_space(make_run, kind):
+    """Modes are complex here: the two unknowns turn into each other."""
+    well = "cos(2*pi*x)"
+    rows = f"dt(p) = -0.1*dxx(q) + {well}*q", f"dt(q) = 0.1*dxx(p) - {well}*p"
+    run = make_run(varying(*rows, unknowns="p, q").to_yaml() + TINY)
+    assert isinstance(run.model.known.derived, VaryingPropagation)
+    assert agreement(run, kind).difference < 1e-7
 
 
 def test_time_windows(make_run):

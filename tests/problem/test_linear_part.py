@@ -53,11 +53,24 @@ def test_a_permeability_that_varies_is_learned() -> None:
         decided(problem, "exact")
 
 
-def test_waves_of_varying_speed_are_learned_unless_their_mean_speed_is_asked_for() -> None:
+def test_waves_of_varying_speed_are_solved_by_modes_but_in_older_runs() -> None:
     problem = Problem.from_file("wave2d_cvit")
-    assert str(decided(problem)) == "learned, the coefficients of the equations vary"
-    assert decided(problem, "exact").exact
-    assert decided(Problem.from_file("wave")).exact
+    wanted = "solved exactly, by the modes of its varying coefficients"
+    assert str(decided(problem)) == wanted
+    assert decided(problem, "exact").by_modes
+    old = decide_linear_part(problem, decide_constraints(problem), varying=False)
+    assert str(old) == "learned, the coefficients of the equations vary"
+    mean_speed = decide_linear_part(problem, decide_constraints(problem), "exact", varying=False)
+    assert (mean_speed.exact, mean_speed.by_modes) == (True, False)
+    waves = decided(Problem.from_file("wave"))
+    assert (waves.exact, waves.by_modes) == (True, False)
+
+
+def test_coefficients_that_vary_otherwise_are_learned_for_a_reason() -> None:
+    text = Problem.from_file("wave2d_cvit").to_yaml().replace("c**2*", "(1 + t)*c**2*")
+    problem = Problem.from_yaml(text)
+    assert str(decided(problem)).startswith("learned, a coefficient varies with more than")
+    assert not decided(problem, "exact").by_modes  # waves at the speed at the beginning
 
 
 def test_soft_constraints_are_learned() -> None:

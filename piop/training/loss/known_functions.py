@@ -10,9 +10,11 @@ from piop.fields import InputFunction
 from piop.forms.hard_constraints import lift_expression
 from piop.problem import Problem
 from piop.problem.constraints import Constraints
-from piop.residual import KnownField
+from piop.problem.linear_part import is_solved_by_modes
+from piop.residual import DerivedFunctions, KnownField
 from piop.training.loss.linear_inversion import LinearInversion
 from piop.training.loss.linear_propagation import LinearPropagation
+from piop.training.loss.varying_propagation import VaryingPropagation
 
 Functions = Mapping[str, InputFunction]
 """The functions of a batch, by the names of the inputs."""
@@ -28,6 +30,7 @@ def hard_constraint_lift(
     constraints: Constraints,
     mean: Sequence[float],
     exact: bool = False,
+    varying: bool = True,
 ) -> KnownField | None:
     """Return the functions that are added to a network to meet initial data and boundary values.
 
@@ -37,6 +40,7 @@ def hard_constraint_lift(
         mean: Constant that is added to each channel without hard initial data, in its units.
         exact: Whether initial data evolve by the linear part of the equations, or the source of a
             steady problem is solved for.
+        varying: Whether coefficients that vary in space are part of it.
 
     Returns:
         For each channel what :func:`piop.forms.hard_constraints.lift_expression` writes; None where
@@ -54,6 +58,15 @@ def hard_constraint_lift(
     added = [e for e in expressions if e is not None]
     if not exact:
         return known_field(problem, added)
-    solved = LinearInversion(problem) if problem.time is None else LinearPropagation(problem)
+    solved = _exact_solution(problem, varying)
     added = [e + item.symbol for e, item in zip(added, solved.inputs, strict=True)]
     return KnownField(added, problem.inputs, [c.symbol for c in problem.coordinates], solved)
+
+
+def _exact_solution(problem: Problem, varying: bool) -> DerivedFunctions:
+    """Choose what solves the linear part of the equations."""
+    if problem.time is None:
+        return LinearInversion(problem)
+    if varying and is_solved_by_modes(problem):
+        return VaryingPropagation(problem)
+    return LinearPropagation(problem)

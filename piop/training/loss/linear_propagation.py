@@ -82,12 +82,10 @@ class Waves(InputFunction):
         rates, waves, weights = self.rates[part], self.wave_vectors[part], self.amplitudes[:, part]
         since, phase = moved[..., :1], moved[..., 1:] @ waves.mT
         times, *others = order
-        growth = rates**times * torch.exp(since * rates)
-        for k in range(times, self.order):  # of exp(μs) the terms (μs)^k / k!
-            growth = growth - rates**k * _monomial(since, k - times)
         for column, n in enumerate(others):
             weights = weights * (1j * waves[:, column]) ** n
-        return (growth * torch.exp(1j * phase) @ weights[..., None])[..., 0].real
+        in_time = growth(since, rates, times, self.order)
+        return (in_time * torch.exp(1j * phase) @ weights[..., None])[..., 0].real
 
     def take(self, index: Tensor) -> Self:
         """See the base class."""
@@ -97,6 +95,21 @@ class Waves(InputFunction):
         """Move to a device; the precision stays double, since phases grow with time."""
         names = ("amplitudes", "rates", "wave_vectors", "origin")
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
+
+
+def growth(since: Tensor, rates: Tensor, derivative: int, order: int) -> Tensor:
+    """Differentiate exp(μs), less the first terms of its Taylor series.
+
+    Args:
+        since: s ``[…, 1]``.
+        rates: μ ``[J]`` complex.
+        derivative: How often.
+        order: How many terms are taken away, at most 2.
+    """
+    found = rates**derivative * torch.exp(since * rates)
+    for k in range(derivative, order):  # (μs)^k / k!
+        found = found - rates**k * _monomial(since, k - derivative)
+    return found
 
 
 def _monomial(base: Tensor, power: int) -> Tensor:

@@ -1,0 +1,348 @@
+"""The exact solution of a linear evolution whose coefficients vary in space, as part of the lift.
+
+Waves exchange energy where coefficients vary, so initial data are taken apart into the modes of the
+operator on a grid instead: u0 becomes u0 + (exp((t − t0)·R) − 1) u0 with R the matrix of the right
+side over all points, diagonalised once for a problem (``docs/math.md``, 17).
+
+Source: own; modes of collocated operators as in Trefethen 2000, ch. 9
+(doi:10.1137/1.9780898719598).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import lru_cache, reduce
+from typing import Self, cast, final
+
+import torch
+from torch import Tensor
+
+from piop.domain import Coordinate
+from piop.errors import NotSupportedError
+from piop.fields import Device, InputFunction, chunks
+from piop.forms.varying_evolution import VaryingEvolution, varying_evolution
+from piop.problem import Problem
+from piop.reference.fourier.grid import PeriodicGrid
+from piop.residual import DerivedFunctions, KnownField
+from piop.training.loss.linear_inversion import derived_input
+from piop.training.loss.linear_propagation import DEFECT, MOST_VALUES, NEGLECTED, growth
+
+LARGEST_CONDITION = 1e8
+"""Condition number of the modes from which on rounding would show in single precision."""
+MOST_GROWTH = 20.0
+"""Largest exponent of a mode over the time axis: more is taken for an instability of the grid."""
+ROUNDING = 1e-10
+"""Imaginary part of an eigenvalue, relative to the largest eigenvalue, that counts as rounding."""
+KEPT_PROBLEMS = 4
+"""Problems whose modes are kept in memory."""
+
+
+@final
+@dataclass(frozen=True)
+class ModeShapes:
+    """Functions of space, φ_j(x) = Σ_k cos(k·x) c_kj − sin(k·x) s_kj.
+
+    Attributes:
+        wave_vectors: k ``[K, d]``, inverse units of x.
+        real: c over s, of the real parts of the functions ``[2K, J]``.
+        imaginary: Of their imaginary parts; None where all are real.
+    """
+
+    wave_vectors: Tensor
+    real: Tensor
+    imaginary: Tensor | None
+
+    def at(self, positions: Tensor, order: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Evaluate a derivative of all functions, in a precision.
+
+        Args:
+            positions: ``[…, d]`` float64.
+            order: Of the derivative, along each axis.
+            dtype: float32 takes half the time of float64.
+
+        Returns:
+            ``[…, J]``.
+        """
+        waves = torch.exp(1j * (positions @ self.wave_vectors.mT))
+        for column, n in enumerate(order):
+            waves = waves * (1j * self.wave_vectors[:, column]) ** n
+        parts = torch.cat([waves.real, -waves.imag], -1).to(dtype)
+        found = parts @ self.real.to(dtype)
+        if self.imaginary is None:
+            return found
+        return torch.complex(found, parts @ self.imaginary.to(dtype))
+
+    def choose(self, index: Tensor) -> ModeShapes:
+        """Choose some of the functions."""
+        other = None if self.imaginary is None else self.imaginary[:, index]
+        return replace(self, real=self.real[:, index], imaginary=other)
+
+    def to(self, device: Device) -> ModeShapes:
+        """Move to a device."""
+        other = None if self.imaginary is None else self.imaginary.to(device)
+        return ModeShapes(self.wave_vectors.to(device), self.real.to(device), other)
+
+
+@final
+@dataclass(frozen=True)
+class Modes(InputFunction):
+    """Re Σ_j a_j exp(μ_j s) φ_j(x − x0) less its Taylor polynomial at s = 0; s = t − t0.
+
+    Attributes:
+        amplitudes: a ``[B, J]`` complex.
+        rates: μ ``[J]`` complex, inverse units of t.
+        shapes: φ.
+        shape_of: Which of the shapes is that of j ``[J]``.
+        origin: t0, x0 ``[1 + d]``.
+        order: Terms of the polynomial that are taken away.
+    """
+
+    amplitudes: Tensor
+    rates: Tensor
+    shapes: ModeShapes
+    shape_of: Tensor
+    origin: Tensor
+    order: int
+
+    @property
+    def batch(self) -> int:
+        """See the base class."""
+        return self.amplitudes.shape[0]
+
+    @property
+    def dimension(self) -> int:
+        """See the base class."""
+        return len(self.origin)
+
+    def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
+        """See the base class."""
+        moved = points.double() - self.origin
+        parts = [
+            self._sum(moved[:, part], order, points.dtype)
+            for part in chunks(points.shape[1], points.shape[0] * len(self.rates), MOST_VALUES)
+        ]
+        shape = max(self.batch, len(points)), points.shape[1]
+        found = torch.cat(parts, 1) if parts else moved.new_zeros(shape)
+        return found.expand(shape).to(points.dtype)
+
+    def _sum(self, moved: Tensor, order: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Sum all modes at points relative to the origin: ``[B, N]``."""
+        times, *others = order
+        in_time = growth(moved[..., :1], self.rates, times, self.order)
+        in_space = self.shapes.at(moved[..., 1:], others, dtype)[..., self.shape_of]
+        return (in_time * in_space @ self.amplitudes[..., None])[..., 0].real
+
+    def take(self, index: Tensor) -> Self:
+        """See the base class."""
+        return replace(self, amplitudes=self.amplitudes[index])
+
+    def to(self, device: Device = None, dtype: torch.dtype | None = None) -> Self:
+        """Move to a device; the precision stays double, since phases grow with time."""
+        names = ("amplitudes", "rates", "shapes", "shape_of", "origin")
+        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+
+
+@final
+@dataclass(frozen=True)
+class ModeTables:
+    """The modes of an operator on a grid.
+
+    Attributes:
+        grid: The grid.
+        shapes: Of each unknown or state, in the order of the operator's rows.
+        rates: μ ``[J]``; a mode of second order in time has two of them.
+        shape_of: Which shape has which rate ``[J]``.
+        data: What each initial value contributes to the amplitudes, by time order: matrices
+            ``[J, values]`` of the values of all rows on the grid.
+    """
+
+    grid: PeriodicGrid
+    shapes: tuple[ModeShapes, ...]
+    rates: Tensor
+    shape_of: Tensor
+    data: tuple[Tensor, ...]
+
+
+@final
+class VaryingPropagation(DerivedFunctions):
+    """What a linear evolution with coefficients that vary in space makes of its initial data.
+
+    Args:
+        problem: An evolution; all of its initial data are hard constraints.
+
+    Attributes:
+        inputs: One function of time and space per channel.
+        needs: The names of the inputs of the problem that the initial data contain.
+        kept: Numbers of the modes that are summed; None for those that the initial data have.
+
+    Raises:
+        NotSupportedError: If its modes are too ill-conditioned, or it is not of this kind.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self.kept = problem, cast("Tensor | None", None)
+        self._evolution, self._tables = varying_evolution(problem.pde), mode_tables(problem)
+        self._time = cast("Coordinate", problem.time)
+        channels = self._evolution.split.channels
+        if self._evolution.second:
+            rows = [(name, p) for p in (0, 1) for name in problem.channels]
+        else:
+            rows = [(c.name, c.time_order) for c in channels]
+        self._rows = [rows.index((name, 0)) for name in problem.channels]
+        data = [problem.initial[name][p] for name, p in rows]
+        self._initial = KnownField(data, problem.inputs, [c.symbol for c in problem.coordinates])
+        self.needs = self._initial.names
+        self.inputs = tuple(derived_input(problem, name) for name in problem.channels)
+
+    def __call__(
+        self, functions: Mapping[str, InputFunction], device: torch.device
+    ) -> dict[str, InputFunction]:
+        """Propagate the initial data that functions give: see the base class."""
+        amplitudes = self._amplitudes(functions, device)
+        kept = self._large(amplitudes) if self.kept is None else self.kept.to(device)
+        amplitudes, rates = amplitudes[:, kept], self._tables.rates.to(device)[kept]
+        chosen, shape_of = self._tables.shape_of.to(device)[kept].unique(return_inverse=True)
+        low = [c.low for c in self._problem.coordinates]
+        origin = torch.tensor(low, dtype=torch.float64, device=device)
+        found = {}
+        for entry, name, row in zip(self.inputs, self._problem.channels, self._rows, strict=True):
+            shapes = self._tables.shapes[row].to(device).choose(chosen)
+            order = len(self._problem.initial[name])
+            found[entry.name] = Modes(amplitudes, rates, shapes, shape_of, origin, order)
+        return found
+
+    @contextmanager
+    def fixed_for(self, *batches: Mapping[str, InputFunction]) -> Iterator[None]:
+        """Propagate the modes that any of these functions has: see the base class."""
+        device = self._tables.grid.device
+        kept = [self._large(self._amplitudes(functions, device)) for functions in batches]
+        self.kept = torch.cat(kept).unique()
+        try:
+            yield
+        finally:
+            self.kept = None
+
+    def _large(self, amplitudes: Tensor) -> Tensor:
+        """Number the modes of a batch ``[B, J]`` that are not negligible."""
+        # what a mode adds is exp(μs) − 1: of nearly zero rates amplitudes are large and cancel
+        moved = (self._tables.rates.to(amplitudes.device).abs() * self._time.length).clamp(max=1)
+        sizes = amplitudes.abs().amax(0) * moved
+        return (sizes > NEGLECTED * sizes.max()).nonzero()[:, 0]
+
+    def _amplitudes(self, functions: Mapping[str, InputFunction], device: torch.device) -> Tensor:
+        """Take the initial data apart into modes: ``[B, J]``."""
+        axes = [torch.full((1,), self._time.low, dtype=torch.float64, device=device)]
+        axes += [axis.to(device) for axis in self._tables.grid.axes()]
+        values = self._initial.on_grid(functions, axes)[:, 0]
+        values = values.expand(-1, *map(len, axes[1:]), -1).movedim(-1, 1)
+        parts = values.flatten(2).chunk(len(self._tables.data), 1)
+        return reduce(
+            torch.add,
+            (
+                part.flatten(1).to(table.dtype) @ table.to(device).mT
+                for part, table in zip(parts, self._tables.data, strict=True)
+            ),
+        )
+
+
+@lru_cache(KEPT_PROBLEMS)
+def mode_tables(problem: Problem) -> ModeTables:
+    """Find the modes of a linear evolution.
+
+    Raises:
+        NotSupportedError: If they are too ill-conditioned or grow too much, or it is not of this
+            kind.
+    """
+    evolution = varying_evolution(problem.pde)
+    sizes = (evolution.points,) * len(problem.space)
+    grid = PeriodicGrid(problem.space, sizes, torch.device("cpu"))
+    matrix = operator_matrix(problem, evolution, grid)
+    eigenvalues, vectors = _real_where_possible(*torch.linalg.eig(matrix))
+    inverse = torch.linalg.inv(vectors)
+    condition = float(vectors.abs().sum(0).max() * inverse.abs().sum(0).max())
+    if not condition < LARGEST_CONDITION:
+        raise NotSupportedError(f"the modes of the equations are ill-conditioned ({condition:.0e})")
+    # of each pair of conjugates one is enough: the solution is the real part of the sum
+    one = (eigenvalues.imag >= 0).nonzero()[:, 0]
+    weight = torch.where(eigenvalues[one].imag > 0, 2.0, 1.0)
+    eigenvalues, vectors = eigenvalues[one], vectors[:, one]
+    inverse = inverse[one] * weight[:, None]
+    time = cast("Coordinate", problem.time).length
+    own = torch.arange(len(one))
+    if evolution.second:
+        rates = torch.sqrt(eigenvalues)
+        small = rates.abs() * time < math.sqrt(DEFECT)
+        rates = torch.where(small, math.sqrt(DEFECT) / time, rates)
+        # modes ±μ with values a and slopes b: (a ± b/μ)/2; conjugates of each other where μ = iω
+        waves = (rates.real == 0) & (weight == 1.0)
+        twice = (~waves).nonzero()[:, 0]
+        factor = torch.where(waves, 1.0, 0.5)[:, None]
+        slopes = inverse / rates[:, None]
+        data = (
+            torch.cat([factor * inverse, 0.5 * inverse[twice]]),
+            torch.cat([factor * slopes, -0.5 * slopes[twice]]),
+        )
+        rates, own = torch.cat([rates, -rates[twice]]), torch.cat([own, own[twice]])
+    else:
+        rates, data = eigenvalues, (inverse,)
+    growing = float(rates.real.max()) * time
+    if growing > MOST_GROWTH:
+        raise NotSupportedError(f"a mode of the equations grows by e^{growing:.0f}")
+    values = vectors.mT.unflatten(1, (-1, *sizes)).movedim(1, 0)  # [rows, J, n, …]
+    return ModeTables(grid, tuple(_shapes(v, grid) for v in values), rates, own, data)
+
+
+def _real_where_possible(eigenvalues: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Replace conjugates that rounding alone makes of equal eigenvalues by two real vectors."""
+    rounding = ROUNDING * eigenvalues.abs().max()
+    first = ((eigenvalues.imag > 0) & (eigenvalues.imag < rounding)).nonzero()[:, 0]
+    second = first + 1  # LAPACK puts conjugates side by side
+    eigenvalues, vectors = eigenvalues.clone(), vectors.clone()
+    eigenvalues[first] = eigenvalues[second] = eigenvalues[first].real.to(eigenvalues.dtype)
+    vectors[:, second] = vectors[:, first].imag.to(vectors.dtype)
+    vectors[:, first] = vectors[:, first].real.to(vectors.dtype)
+    return eigenvalues, vectors
+
+
+def _shapes(values: Tensor, grid: PeriodicGrid) -> ModeShapes:
+    """Interpolate functions on a grid ``[J, n, …]`` by waves."""
+    weight = torch.full((grid.modes[-1],), 2.0, dtype=torch.float64)
+    weight[0] = 1.0  # the conjugates of all others are not in a half spectrum
+    weight = (weight * grid.interior()).flatten()
+    held = weight > 0
+
+    def parts(part: Tensor) -> Tensor:
+        spectrum = (grid.forward(part.contiguous()).flatten(1) * weight)[:, held]
+        return torch.cat([spectrum.real, spectrum.imag], -1).mT.contiguous()
+
+    waves = torch.stack([k.expand(grid.modes) for k in grid.wavenumbers()], -1)
+    imaginary = None if not values.imag.any() else parts(values.imag)
+    return ModeShapes(waves.flatten(0, -2)[held], parts(values.real), imaginary)
+
+
+def operator_matrix(problem: Problem, evolution: VaryingEvolution, grid: PeriodicGrid) -> Tensor:
+    """Collocate the operator ``[rows·points, rows·points]``, all points of a row together."""
+    rows = 1 + max(t.row for t in evolution.terms)
+    count = grid.points
+    matrix = torch.zeros(rows, count, rows, count, dtype=torch.float64)
+    known = KnownField(
+        [t.coefficient for t in evolution.terms], (), [c.symbol for c in problem.coordinates]
+    )
+    axes = [torch.zeros(1, dtype=torch.float64), *grid.axes()]
+    found = known.on_grid({}, axes)[0, 0].expand(*grid.sizes, -1).flatten(0, -2)
+    for number, term in enumerate(evolution.terms):
+        inner = found[:, number, None] * _derivative(grid, term.inner)
+        matrix[term.row, :, term.column] += _derivative(grid, term.outer) @ inner
+    return matrix.flatten(0, 1).flatten(1)
+
+
+def _derivative(grid: PeriodicGrid, order: Sequence[int]) -> Tensor:
+    """Return the matrix of a derivative of the interpolant through the points of a grid."""
+    unit = torch.eye(grid.points, dtype=torch.float64).unflatten(1, grid.sizes)
+    symbol = grid.derivative(order).expand(grid.modes)
+    if any(n % 2 for n in order):
+        symbol = symbol * grid.interior()
+    return grid.backward(grid.forward(unit) * symbol).flatten(1).mT

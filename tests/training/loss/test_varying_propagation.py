@@ -1,0 +1,168 @@
+"""The exact solution of linear evolutions with coefficients that vary, against the solver."""
+
+import logging
+
+import pytest
+import torch
+from torch import Tensor
+
+from piop.errors import NotSupportedError, UsageError
+from piop.problem import Problem
+from piop.problem.constraints import decide_constraints
+from piop.reference import solve_reference
+from piop.residual import compile_residual
+from piop.training.build import build_model
+from piop.training.choices import solves_linear_part
+from piop.training.config import BudgetConfig, TrainingConfig, apply_settings
+from piop.training.loss import varying_propagation
+from piop.training.loss.known_functions import hard_constraint_lift
+from piop.training.loss.linear_propagation import LinearPropagation
+from piop.training.loss.statistics import distribution_statistics
+from piop.training.loss.varying_propagation import Modes, VaryingPropagation, mode_tables
+from tests.varying import example
+
+CPU = torch.device("cpu")
+SPEED = "(1 + 0.5*sin(2*pi*x))"
+HEAT = example(f"2*dt(u) = dx(0.2*{SPEED}*dx(u)) + cos(2*pi*x)*u")
+WAVES = example(f"d(u, t, 2) = {SPEED}**2*dxx(u)", slope="a")
+DAMPED = example(f"d(u, t, 2) = {SPEED}*dxx(u) - 3*dt(u)", slope="0")
+DRIFT = example(f"dt(u) = 0.05*{SPEED}*dxx(u) + dx(u)")
+QUANTUM = example(
+    "dt(p) = -0.1*dxx(q) + 9*cos(2*pi*x)*q",
+    "dt(q) = 0.1*dxx(p) - 9*cos(2*pi*x)*p",
+    unknowns="p, q",
+)
+PROBLEMS = {"heat": HEAT, "waves": WAVES, "damped": DAMPED, "drift": DRIFT, "quantum": QUANTUM}
+
+
+def lifted(problem: Problem, at: Tensor, order: tuple[int, ...] = (0, 0)) -> Tensor:
+    """Evaluate what is added to the initial data."""
+    solver = VaryingPropagation(problem)
+    made = solver(problem.sample(2, seed=4), CPU)
+    return torch.stack([made[item.name].derivative(at, order) for item in solver.inputs], -1)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_solutions_are_those_of_the_solver(name: str) -> None:
+    problem = PROBLEMS[name]
+    functions = problem.sample(2, seed=4)
+    times = [0.5, 0.7, 1.0]
+    solution = solve_reference(problem, functions, times=times, shape=(64,), tolerance=1e-9)
+    truth = torch.stack([torch.as_tensor(solution.values[u]) for u in problem.unknowns], -1)
+    t, x = torch.meshgrid(torch.tensor(times), torch.arange(64) / 64, indexing="ij")
+    at = torch.stack([t, x], -1).double().flatten(0, 1)[None]
+    start = functions["a"](at[..., 1:])[..., None]
+    if name == "waves":  # (t − t0)·a is part of the lift of the initial data
+        start = start * (1 + at[..., :1] - 0.5)
+    found = (start + lifted(problem, at)).unflatten(1, (3, 64))
+    torch.testing.assert_close(found, truth.to(found), rtol=0, atol=2e-7 * float(truth.abs().max()))
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("order", [(1, 0), (2, 0), (0, 1), (0, 2), (1, 1)])
+def test_derivatives_are_those_of_the_values(name: str, order: tuple[int, int]) -> None:
+    at = torch.tensor([0.5, 0.0]) + torch.rand(1, 30, 2, dtype=torch.float64) * 0.5
+    column = 0 if order[0] else 1
+    step = torch.eye(2, dtype=torch.float64)[column] * 1e-5
+    lower = tuple(n - (i == column) for i, n in enumerate(order))
+    problem = PROBLEMS[name]
+    difference = (lifted(problem, at + step, lower) - lifted(problem, at - step, lower)) / 2e-5
+    found = lifted(problem, at, order)
+    torch.testing.assert_close(found, difference, rtol=0, atol=1e-5 * float(found.abs().max()))
+
+
+@pytest.mark.parametrize("name", ["heat", "waves"])
+def test_the_lift_solves_the_equations(name: str) -> None:
+    problem = PROBLEMS[name]
+    known = hard_constraint_lift(problem, decide_constraints(problem), [0.0], exact=True)
+    assert known is not None
+    residual = compile_residual(problem, derived=known.derived)
+    lift = residual.compile_lift(known.expressions)
+    functions = problem.sample(2)
+    at = torch.tensor([0.5, 0.0]) + torch.rand(2, 30, 2, dtype=torch.float64) * 0.5
+    rows = lift(functions, at)
+    found = residual(lambda q: lift.attach(rows, q), at, residual.evaluate_inputs(functions, at))
+    size = lifted(problem, at[:1], (2, 0)).abs().max()
+    assert found.values.abs().max() < 1e-5 * size  # modes below 1e-8 of the largest are neglected
+
+
+def test_single_precision_is_that_of_double() -> None:
+    at = torch.tensor([0.5, 0.0]) + torch.rand(1, 50, 2, dtype=torch.float64) * 0.5
+    wanted = lifted(WAVES, at.float().double())
+    found = lifted(WAVES, at.float())
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(
+        found.double(), wanted, rtol=0, atol=1e-5 * float(wanted.abs().max())
+    )
+
+
+def test_functions_have_points_of_their_own_or_share_them() -> None:
+    made = VaryingPropagation(WAVES)(WAVES.sample(3), CPU)["u of the linear part"]
+    assert isinstance(made, Modes)
+    at = torch.rand(3, 20, 2, dtype=torch.float64)
+    apart = torch.cat([made.take(torch.tensor([i]))(at[i : i + 1]) for i in range(3)])
+    torch.testing.assert_close(made(at), apart, rtol=0, atol=1e-12)
+    assert made(at[:1]).shape == (3, 20)
+    assert (made.batch, made.dimension) == (3, 2)
+
+
+def test_modes_without_data_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    solver = VaryingPropagation(HEAT)
+    functions = HEAT.sample(2)
+    every = len(mode_tables(HEAT).rates)
+    assert len(solver(functions, CPU)["u of the linear part"].rates) < every
+    with solver.fixed_for(functions):
+        kept = solver.kept
+        assert kept is not None
+        made = solver(HEAT.sample(5, seed=9), CPU)["u of the linear part"]
+        assert len(made.rates) == len(kept)
+    assert solver.kept is None
+    monkeypatch.setattr(varying_propagation, "NEGLECTED", -1.0)
+    assert len(solver(functions, CPU)["u of the linear part"].rates) == every
+
+
+def config(**settings: str) -> TrainingConfig:
+    return apply_settings(
+        TrainingConfig(backbone="pit", budget=BudgetConfig(steps=1)), settings, {}
+    )
+
+
+def decided(problem: Problem, **settings: str) -> bool:
+    return solves_linear_part(problem, decide_constraints(problem), config(**settings))
+
+
+def test_modes_that_grow_without_bound_are_left_to_the_network(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    growing = example(f"dt(u) = 0.01*{SPEED}*dxx(u) + 50*u")
+    with caplog.at_level(logging.WARNING):
+        assert not decided(growing)
+    assert "linear part is learned: a mode of the equations grows by e^" in caplog.text
+    with pytest.raises(UsageError, match="linear_part: exact is not possible: a mode of the equa"):
+        decided(growing, linear_part="exact")
+
+
+def test_ill_conditioned_modes_are_left_to_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    mode_tables.cache_clear()
+    monkeypatch.setattr(varying_propagation, "LARGEST_CONDITION", 1.0)
+    with pytest.raises(NotSupportedError, match="modes of the equations are ill-conditioned"):
+        VaryingPropagation(HEAT)
+    assert not decided(HEAT)
+    monkeypatch.undo()
+    assert decided(HEAT)
+
+
+def test_operators_are_built_with_it_and_older_runs_without() -> None:
+    constraints = decide_constraints(HEAT)
+    new, stored = config(), config().to_json()
+    del stored["loss"]["varying"]
+    old = TrainingConfig.from_json(stored)
+    assert solves_linear_part(HEAT, constraints, new)
+    assert not solves_linear_part(HEAT, constraints, old)
+    statistics = distribution_statistics(HEAT, compile_residual(HEAT), 0)
+    model = build_model(HEAT, statistics, new)
+    assert model.known is not None
+    assert isinstance(model.known.derived, VaryingPropagation)
+    exact = hard_constraint_lift(HEAT, constraints, [0.0], exact=True, varying=False)
+    assert exact is not None
+    assert isinstance(exact.derived, LinearPropagation)
