@@ -35,6 +35,12 @@ QUANTUM = example(
 PROBLEMS = {"heat": HEAT, "waves": WAVES, "damped": DAMPED, "drift": DRIFT, "quantum": QUANTUM}
 
 
+def modes_of(solver: VaryingPropagation, problem: Problem, count: int, seed: int = 0) -> Modes:
+    made = solver(problem.sample(count, seed=seed), CPU)["u of the linear part"]
+    assert isinstance(made, Modes)
+    return made
+
+
 def lifted(problem: Problem, at: Tensor, order: tuple[int, ...] = (0, 0)) -> Tensor:
     """Evaluate what is added to the initial data."""
     solver = VaryingPropagation(problem)
@@ -97,8 +103,7 @@ def test_single_precision_is_that_of_double() -> None:
 
 
 def test_functions_have_points_of_their_own_or_share_them() -> None:
-    made = VaryingPropagation(WAVES)(WAVES.sample(3), CPU)["u of the linear part"]
-    assert isinstance(made, Modes)
+    made = modes_of(VaryingPropagation(WAVES), WAVES, 3)
     at = torch.rand(3, 20, 2, dtype=torch.float64)
     apart = torch.cat([made.take(torch.tensor([i]))(at[i : i + 1]) for i in range(3)])
     torch.testing.assert_close(made(at), apart, rtol=0, atol=1e-12)
@@ -106,19 +111,24 @@ def test_functions_have_points_of_their_own_or_share_them() -> None:
     assert (made.batch, made.dimension) == (3, 2)
 
 
+@pytest.mark.parametrize("name", ["waves", "quantum"])
+def test_on_a_grid_values_are_those_at_its_points(name: str) -> None:
+    t, x = torch.linspace(0.5, 1, 4).double(), torch.rand(30).double()
+    grid = torch.cartesian_prod(t, x)[None]
+    one_by_one = torch.cat([lifted(PROBLEMS[name], at[None, None], (1, 2)) for at in grid[0]], 1)
+    found = lifted(PROBLEMS[name], grid.flip(1), (1, 2)).flip(1)
+    torch.testing.assert_close(found, one_by_one, rtol=1e-9, atol=1e-9)
+
+
 def test_modes_without_data_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    solver = VaryingPropagation(HEAT)
-    functions = HEAT.sample(2)
-    every = len(mode_tables(HEAT).rates)
-    assert len(solver(functions, CPU)["u of the linear part"].rates) < every
-    with solver.fixed_for(functions):
-        kept = solver.kept
-        assert kept is not None
-        made = solver(HEAT.sample(5, seed=9), CPU)["u of the linear part"]
-        assert len(made.rates) == len(kept)
+    solver, every = VaryingPropagation(HEAT), len(mode_tables(HEAT).rates)
+    own = len(modes_of(solver, HEAT, 2).rates)
+    assert own < every
+    with solver.fixed_for(HEAT.sample(2)):
+        assert len(modes_of(solver, HEAT, 5, seed=9).rates) == own
     assert solver.kept is None
     monkeypatch.setattr(varying_propagation, "NEGLECTED", -1.0)
-    assert len(solver(functions, CPU)["u of the linear part"].rates) == every
+    assert len(modes_of(solver, HEAT, 2).rates) == every
 
 
 def config(**settings: str) -> TrainingConfig:
