@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from piop.errors import NotSupportedError, UsageError
+from piop.forms import varying_evolution
 from piop.problem import Problem
 from piop.problem.constraints import decide_constraints
 from piop.reference import solve_reference
@@ -62,6 +63,21 @@ def test_solutions_are_those_of_the_solver(name: str) -> None:
         start = start * (1 + at[..., :1] - 0.5)
     found = (start + lifted(problem, at)).unflatten(1, (3, 64))
     torch.testing.assert_close(found, truth.to(found), rtol=0, atol=2e-7 * float(truth.abs().max()))
+
+
+def test_a_box_of_two_axes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(varying_evolution, "MOST_POINTS", {2: 16})
+    text = Problem.from_file("wave2d_cvit").to_yaml().replace("length: 0.1", "length: 0.6")
+    problem = Problem.from_yaml(text.replace("0.5*sin", "0.2*sin"))
+    functions, axis = problem.sample(2, seed=4), torch.arange(16) / 16
+    solution = solve_reference(problem, functions, times=[0.3], shape=(16, 16), tolerance=1e-6)
+    at = torch.cartesian_prod(torch.tensor([0.3]), axis, axis).double()[None]
+    made = VaryingPropagation(problem)(functions, CPU)["u of the linear part"]
+    found = functions["u0"](at[..., 1:]) + made(at)
+    truth = torch.as_tensor(solution.values["u"]).flatten(1).to(found)
+    start = functions["u0"](at[..., 1:])
+    assert (truth - start).norm() > 0.3 * truth.norm()
+    assert (found - truth).norm() < 2e-3 * truth.norm()  # 16 points resolve no more
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
