@@ -187,6 +187,16 @@ class ModeTables:
     shape_of: Tensor
     data: tuple[Tensor, ...]
 
+    def to(self, device: torch.device) -> ModeTables:
+        """Move to a device."""
+        return ModeTables(
+            replace(self.grid, device=device),
+            tuple(shapes.to(device) for shapes in self.shapes),
+            self.rates.to(device),
+            self.shape_of.to(device),
+            tuple(table.to(device) for table in self.data),
+        )
+
 
 @final
 class VaryingPropagation(DerivedFunctions):
@@ -206,10 +216,11 @@ class VaryingPropagation(DerivedFunctions):
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self.kept = problem, cast("Tensor | None", None)
-        self._evolution, self._tables = varying_evolution(problem.pde), mode_tables(problem)
+        evolution, tables = varying_evolution(problem.pde), mode_tables(problem)
+        self._tables = {tables.grid.device: tables}
         self._time = cast("Coordinate", problem.time)
-        channels = self._evolution.split.channels
-        if self._evolution.second:
+        channels = evolution.split.channels
+        if evolution.second:
             rows = [(name, p) for p in (0, 1) for name in problem.channels]
         else:
             rows = [(c.name, c.time_order) for c in channels]
@@ -223,15 +234,15 @@ class VaryingPropagation(DerivedFunctions):
         self, functions: Mapping[str, InputFunction], device: torch.device
     ) -> dict[str, InputFunction]:
         """Propagate the initial data that functions give: see the base class."""
-        amplitudes = self._amplitudes(functions, device)
+        amplitudes, tables = self._amplitudes(functions, device), self._on(device)
         kept = self._large(amplitudes) if self.kept is None else self.kept.to(device)
-        amplitudes, rates = amplitudes[:, kept], self._tables.rates.to(device)[kept]
-        chosen, shape_of = self._tables.shape_of.to(device)[kept].unique(return_inverse=True)
+        amplitudes, rates = amplitudes[:, kept], tables.rates[kept]
+        chosen, shape_of = tables.shape_of[kept].unique(return_inverse=True)
         low = [c.low for c in self._problem.coordinates]
         origin = torch.tensor(low, dtype=torch.float64, device=device)
         found = {}
         for entry, name, row in zip(self.inputs, self._problem.channels, self._rows, strict=True):
-            shapes = self._tables.shapes[row].to(device).choose(chosen)
+            shapes = tables.shapes[row].choose(chosen)
             order = len(self._problem.initial[name])
             found[entry.name] = Modes(amplitudes, rates, shapes, shape_of, origin, order)
         return found
@@ -239,7 +250,7 @@ class VaryingPropagation(DerivedFunctions):
     @contextmanager
     def fixed_for(self, *batches: Mapping[str, InputFunction]) -> Iterator[None]:
         """Propagate the modes that any of these functions has: see the base class."""
-        device = self._tables.grid.device
+        device = torch.device("cpu")
         kept = [self._large(self._amplitudes(functions, device)) for functions in batches]
         self.kept = torch.cat(kept).unique()
         try:
@@ -250,24 +261,30 @@ class VaryingPropagation(DerivedFunctions):
     def _large(self, amplitudes: Tensor) -> Tensor:
         """Number the modes of a batch ``[B, J]`` that are not negligible."""
         # what a mode adds is exp(μs) − 1: of nearly zero rates amplitudes are large and cancel
-        moved = (self._tables.rates.to(amplitudes.device).abs() * self._time.length).clamp(max=1)
+        rates = self._on(amplitudes.device).rates
+        moved = (rates.abs() * self._time.length).clamp(max=1)
         sizes = amplitudes.abs().amax(0) * moved
         return (sizes > NEGLECTED * sizes.max()).nonzero()[:, 0]
 
     def _amplitudes(self, functions: Mapping[str, InputFunction], device: torch.device) -> Tensor:
         """Take the initial data apart into modes: ``[B, J]``."""
+        tables = self._on(device)
         axes = [torch.full((1,), self._time.low, dtype=torch.float64, device=device)]
-        axes += [axis.to(device) for axis in self._tables.grid.axes()]
+        axes += tables.grid.axes()
         values = self._initial.on_grid(functions, axes)[:, 0]
         values = values.expand(-1, *map(len, axes[1:]), -1).movedim(-1, 1)
-        parts = values.flatten(2).chunk(len(self._tables.data), 1)
-        return reduce(
-            torch.add,
-            (
-                part.flatten(1).to(table.dtype) @ table.to(device).mT
-                for part, table in zip(parts, self._tables.data, strict=True)
-            ),
+        parts = values.flatten(2).chunk(len(tables.data), 1)
+        products = (
+            part.flatten(1).to(table.dtype) @ table.mT
+            for part, table in zip(parts, tables.data, strict=True)
         )
+        return reduce(torch.add, products)
+
+    def _on(self, device: torch.device) -> ModeTables:
+        """Return the modes on a device, moved once."""
+        if device not in self._tables:
+            self._tables[device] = next(iter(self._tables.values())).to(device)
+        return self._tables[device]
 
 
 @lru_cache(KEPT_PROBLEMS)
