@@ -65,6 +65,46 @@ def factorise(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return lu, pivots, singular
 
 
+@torch.library.custom_op("piop::solve_without_gradient", mutates_args=())
+def solve_without_gradient(matrix: Tensor, right: Tensor) -> Tensor:
+    """Solve linear systems as :func:`solve` does, also as one node of a compiled graph.
+
+    The number of threads is that of the moment of the call, not of tracing.
+
+    Args:
+        matrix: ``[..., n, n]``.
+        right: ``[..., n, c]``, of the same batch.
+
+    Returns:
+        ``[..., n, c]``.
+    """
+    return solve(matrix, right).contiguous()
+
+
+@solve_without_gradient.register_fake
+def _(matrix: Tensor, right: Tensor) -> Tensor:
+    return right.new_empty(right.shape)
+
+
+@torch.library.custom_op("piop::least_squares", mutates_args=())
+def least_squares(matrix: Tensor, right: Tensor) -> Tensor:
+    """Minimise |matrix · x − right|, without gradient; torch's own has no size when it is traced.
+
+    Args:
+        matrix: ``[..., m, n]`` of rank n.
+        right: ``[..., m, c]``.
+
+    Returns:
+        x ``[..., n, c]``.
+    """
+    return torch.linalg.lstsq(matrix, right).solution.contiguous()
+
+
+@least_squares.register_fake
+def _(matrix: Tensor, right: Tensor) -> Tensor:
+    return right.new_empty(*right.shape[:-2], matrix.shape[-1], right.shape[-1])
+
+
 def _one_by_one(function: Callable[..., Sequence[Tensor]], *batches: Tensor) -> Sequence[Tensor]:
     """Apply a function to batches ``[..., n, m]`` of large matrices one matrix at a time."""
     first = batches[0]

@@ -6,12 +6,13 @@ import sys
 
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from piop.linalg import factorise, invert, solve
+from piop.linalg import factorise, invert, least_squares, solve, solve_without_gradient
 
 BATCH = """
 import torch
-from piop.linalg import factorise, invert, solve
+from piop.linalg import factorise, invert, least_squares, solve, solve_without_gradient
 assert torch.get_num_threads() == 2
 generator = torch.Generator().manual_seed(0)
 for dtype in (torch.float64, torch.complex128):
@@ -24,6 +25,7 @@ for dtype in (torch.float64, torch.complex128):
         assert not singular.any() and singular.shape == shape[:-2]
         assert not flat.any() and flat.shape == shape[:-2]
         found = [solve(matrix, right), inverse @ right, torch.linalg.lu_solve(lu, pivots, right)]
+        found += [solve_without_gradient(matrix, right), least_squares(matrix, right)]
         for solution in found:
             assert (matrix @ solution - right).abs().max() < 1e-11  # rounding: about 1e-14
 """
@@ -70,3 +72,19 @@ def test_a_singular_matrix_is_told():
 def test_a_matrix_serves_every_right_side_of_a_batch():
     found = solve(2 * torch.eye(40).unsqueeze(0), torch.ones(3, 40, 2))
     assert torch.equal(found, torch.full((3, 40, 2), 0.5))
+
+
+def test_systems_without_gradient_are_nodes_of_a_traced_graph():
+    matrix, right = torch.randn(3, 9, 5).double(), torch.randn(3, 9, 2).double()
+    square = matrix.mT @ matrix
+
+    def both(matrix, right, square):
+        fitted = least_squares(matrix, right)
+        return fitted, solve_without_gradient(square, matrix.mT @ right)
+
+    graph = make_fx(both, tracing_mode="fake")(matrix, right, square)
+    names = [str(node.target) for node in graph.graph.nodes]
+    assert {"piop.least_squares.default", "piop.solve_without_gradient.default"} <= {*names}
+    for found in (both(matrix, right, square), graph(matrix, right, square)):
+        torch.testing.assert_close(found[0], torch.linalg.pinv(matrix) @ right)
+        torch.testing.assert_close(found[1], found[0])

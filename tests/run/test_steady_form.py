@@ -1,9 +1,13 @@
 """Steady problems on boxes are trained on the error that their residuals cause."""
 
+import warnings
+
 import pytest
 import torch
 
 from piop.run import fit
+from piop.training.loop.gradients import CompiledGradients
+from tests.run.test_integral_form import parts_of
 
 
 def errors_of(problem, folder, **settings):
@@ -23,6 +27,16 @@ def test_a_flow_is_learned_in_steps_in_which_random_points_learn_nothing(creepin
     for name in ("u", "p"):
         assert linearised[name] < strong[name] / 3
         assert linearised[name] < 0.15
+
+
+def test_a_step_is_traced_to_be_compiled(creeping_flow, tmp_path):
+    plain = {"samples": 0, "calibrate": 0, "seed": 1, "compile": False}
+    run = fit(creeping_flow, steps=2, out=tmp_path / "run", **plain)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)  # that a step stays eager
+        loss, batch = parts_of(run)
+        compiled = CompiledGradients(loss)
+        assert compiled.foresee(batch) is not None
 
 
 def test_a_steady_run_goes_on_as_an_unbroken_one(creeping_flow, tmp_path):

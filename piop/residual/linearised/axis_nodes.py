@@ -67,6 +67,10 @@ class IntervalNodes:
 
     def __init__(self, axis: Coordinate, count: int) -> None:
         self._axis, self._nodes = axis, lobatto_nodes(count)
+        values = Legendre.basis(count - 1)(2 * self._nodes.numpy() - 1)
+        self._quadrature = torch.from_numpy(1 / (count * (count - 1) * values**2))
+        # a number: tensors that are no arguments cannot be indexed while a graph is traced
+        self._middle = float(self._nodes[count // 2])
 
     def places(self, drawn: Tensor) -> Tensor:
         """See :meth:`AxisNodes.places`."""
@@ -95,10 +99,7 @@ class IntervalNodes:
 
         Source: Abramowitz & Stegun 1964, eq. 25.4.32, for [−1, 1].
         """
-        count = len(self._nodes)
-        values = Legendre.basis(count - 1)(2 * self._nodes.numpy() - 1)
-        weights = torch.from_numpy(1 / (count * (count - 1) * values**2))
-        return weights.to(places) * self._stretch(places)
+        return self._quadrature.to(places) * self._stretch(places)
 
     def _stretch(self, places: Tensor) -> Tensor:
         """Return the derivative of the map of the nodes, at each of them ``[B, n]``."""
@@ -107,9 +108,8 @@ class IntervalNodes:
 
     def _kappa(self, places: Tensor) -> Tensor:
         """Find by how much nodes ``[B, n]`` were moved ``[B, 1]``, from the middle one."""
-        nodes, middle = self._nodes.to(places), len(self._nodes) // 2
-        place = (places[:, middle, None] - self._axis.low) / self._axis.length
-        return nodes[middle] * (1 - place) / (place * (1 - nodes[middle]))
+        place = (places[:, len(self._nodes) // 2, None] - self._axis.low) / self._axis.length
+        return self._middle * (1 - place) / (place * (1 - self._middle))
 
 
 @final

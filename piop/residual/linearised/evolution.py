@@ -25,6 +25,7 @@ from numpy.polynomial.legendre import leggauss
 from torch import Tensor
 
 from piop.fields import InputFunction
+from piop.linalg import solve_without_gradient
 from piop.residual.base import DerivedFunctions
 from piop.residual.lattice import (
     Lattice,
@@ -123,7 +124,7 @@ class LinearisedEvolution(LinearisedResidual):
             before = errors[-1][:, -first:, None]
             start, inner = matrix[:, element].split((first, matrix.shape[-2]), -1)
             right = misfit[:, element] - (start @ before)[..., 0]
-            errors.append(torch.linalg.solve(inner, right))
+            errors.append(solve_without_gradient(inner, right[..., None])[..., 0])
         return self.limit(torch.cat(errors, 1).unflatten(1, (-1, self._channels)))
 
     def interpolation_weights(self, queries: Tensor, places: Sequence[Tensor]) -> list[Tensor]:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from piop.fields import InputFunction
+from piop.linalg import least_squares
 from piop.residual.base import DerivedFunctions
 from piop.residual.lattice import Lattice, grid_points
 from piop.residual.linearised.base import LinearisedResidual
@@ -128,9 +129,9 @@ class LinearisedSteady(LinearisedResidual):
             sides.append((volumes * values[..., channel]).sum(1, keepdim=True) - mean)
         right = weights * torch.cat(sides, 1)
         if self.same:
-            error = torch.linalg.lstsq(matrix[0], right.mT).solution.mT
+            error = least_squares(matrix[0], right.mT).mT
         else:
-            error = torch.linalg.lstsq(matrix, right[..., None]).solution
+            error = least_squares(matrix, right[..., None])
         return self.limit(error.reshape(values.shape))
 
     def _matrix(
