@@ -226,8 +226,8 @@ def _windows(problem: Problem) -> str:
 
 
 def _form(problem: Problem) -> str:
-    """Say in which form the equations of an evolution are trained; empty for other problems."""
-    if problem.time is None or not problem.space or not problem.residuals:
+    """Say in which form the equations are trained; empty where they are not, or without space."""
+    if not problem.space or not problem.residuals or not problem.capabilities.equations:
         return ""
     found = problem.solve.get("form")
     requested = cast("FormMode", found) if found in get_args(FormMode) else "auto"

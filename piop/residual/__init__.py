@@ -10,6 +10,7 @@ from piop.residual.linearised import (
     LinearisedEvolution,
     LinearisedResidual,
     LinearisedSteady,
+    TargetResidual,
     linearise,
 )
 from piop.residual.pointwise import (
@@ -38,6 +39,7 @@ __all__ = [
     "Residual",
     "ResidualValues",
     "StreamTensor",
+    "TargetResidual",
     "TensorGrid",
     "choose_kernel",
     "compile_residual",

@@ -25,7 +25,9 @@ from piop.residual import (
     GridResidual,
     KnownField,
     Lattice,
+    LinearisedResidual,
     Residual,
+    TargetResidual,
     TensorGrid,
     choose_kernel,
     compile_residual,
@@ -43,6 +45,7 @@ from piop.training.batches.input_grid import (
     input_grids,
 )
 from piop.training.batches.noise import NoisySource, noise_levels
+from piop.training.batches.targets import TargetBatches
 from piop.training.batches.training_grid import training_grid
 from piop.training.choices import (
     constraints_of,
@@ -252,6 +255,8 @@ def build_objective(
             lattice = Lattice.of(statistics.lattice)
             derived = None if model.known is None else model.known.derived
             residual = lattice_residual(problem, lattice, model.operator.scale, derived)
+            if isinstance(residual, LinearisedResidual) and residual.steps_per_solution > 1:
+                residual = TargetResidual(residual)
             if problem.time is None:
                 scales = statistics.channel_scale  # it is an error of the unknowns
         else:
@@ -301,13 +306,15 @@ def build_source(
     problem, rollout = model.problem, model.rollout
     like, processes = example_tensor(config), processes or SingleProcess()
     setting = BatchSetting(problem, model.known, model.grids, config, like, processes)
-    equations = None
+    equations: BatchSource | None = None
     if loss.residual is not None:
         whole = problem if rollout is None else rollout.problem
         functions = choose_function_source(whole, data, model.grids)
         if rollout is not None:
             functions = RolloutFunctions(functions, rollout, config.points.functions, processes)
         equations = EquationSource(setting, loss, statistics, functions)
+        if isinstance(loss.residual, TargetResidual):
+            equations = TargetBatches(equations, loss, config.points.functions, processes)
     if data is None:
         if equations is None:
             raise UsageError("without physics there must be data: give --data FILE")

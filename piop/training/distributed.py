@@ -87,6 +87,13 @@ class Processes(ABC):
             LostProcessError: If a process has ended.
         """
 
+    def gather(self, own: Tensor, total: int) -> Tensor:
+        """Gather the rows of all processes ``[total, …]``; those of this one are its part."""
+        part = self.part(total)
+        whole = own.new_zeros(total, *own.shape[1:])
+        whole[part.start : part.stop] = own
+        return self.add([whole.double()])[0].to(own)
+
     @abstractmethod
     def lead(self, action: Callable[[], Any]) -> Any:
         """Run an action on the first process and broadcast its result, which must fit into JSON.

@@ -34,9 +34,11 @@ from piop.training.resolution import degree_needed, interpolate_even, waves_need
 
 EVEN_TIMES, SPACE_NODES = 241, 65
 """Even times at which solutions between walls are looked at, and nodes in space."""
-MOST_STEADY = 700
+MOST_STEADY = 1400
 """Values of all unknowns on the lattice of a steady problem at most."""
 NO_REFERENCE = "there is no reference solution ({})"
+UNRESOLVED_AT_MOST = 1e-2
+"""That of steady solutions where a lattice as of :data:`UNRESOLVED` would be too large."""
 FEWEST_NODES = 9
 """Along an axis of a steady problem."""
 ELEMENTS = (1, 2, 3, 4, 6, 8)
@@ -82,7 +84,11 @@ def choose_linearised_lattice(problem: Problem, form: FormDecision) -> LatticeCh
         solved = solve_coarsely(problem, coarse_inputs(problem))
     except (NotSupportedError, SolverError) as error:
         return LatticeChoice(*chosen(NO_REFERENCE.format(error), form))
-    found = find_steady_lattice(solved.values, problem.space, MOST_STEADY)
+    found: Lattice | str = ""
+    for part in (UNRESOLVED, UNRESOLVED_AT_MOST):
+        found = find_steady_lattice(solved.values, problem.space, MOST_STEADY, part)
+        if isinstance(found, Lattice):
+            break
     shape, why = chosen(found, form)
     sizes = tuple(float(solved.values[name].std()) for name in problem.channels)
     return LatticeChoice(shape, why, sizes if shape and min(sizes) > 0 else ())

@@ -277,7 +277,10 @@ class RolloutFunctions(FunctionSource):
         found: dict[str, Any] = {"step": self._step}
         for name, states in (("previous", self._previous), ("current", self._current)):
             if states is not None:
-                found[name] = {key: self._gather(value) for key, value in vars(states).items()}
+                found[name] = {
+                    key: self.processes.gather(value, self.total)
+                    for key, value in vars(states).items()
+                }
         return found
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -296,13 +299,6 @@ class RolloutFunctions(FunctionSource):
             else None
             for name in ("previous", "current")
         )
-
-    def _gather(self, own: Tensor) -> Tensor:
-        """Gather the rows of all processes ``[total, …]``."""
-        part = self.processes.part(self.total)
-        whole = own.new_zeros(self.total, *own.shape[1:])
-        whole[part.start : part.stop] = own
-        return self.processes.add([whole.double()])[0].to(own)
 
     def _advance(
         self, states: RolloutStates, draw: Callable[[Tensor], DrawnFunctions]

@@ -113,3 +113,14 @@ def test_steady_problems_are_solved_for_their_lattice_and_the_sizes_of_unknowns(
     problem = Problem.from_file("stokes_channel")
     solution = problem.solve_reference(problem.sample(8, seed=5))
     assert u == pytest.approx(float(solution.values["u"].std()), rel=0.3)
+
+
+def test_a_steady_lattice_that_would_be_too_large_may_resolve_less(monkeypatch):
+    problem = Problem.from_file("stokes_channel")
+    full = choose_linearised_lattice(problem, FormDecision(True, "")).shape
+    most = 3 * full[1] * full[2] - 1
+    monkeypatch.setattr(linearised_lattice, "MOST_STEADY", most)
+    less = choose_linearised_lattice(problem, FormDecision(True, "")).shape
+    assert 81 <= less[1] * less[2] < full[1] * full[2]
+    monkeypatch.setattr(linearised_lattice, "MOST_STEADY", 200)
+    assert choose_linearised_lattice(problem, FormDecision(True, "")).shape == ()

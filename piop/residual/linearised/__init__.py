@@ -10,11 +10,18 @@ from piop.residual.lattice import Lattice
 from piop.residual.linearised.base import LinearisedResidual
 from piop.residual.linearised.evolution import LinearisedEvolution
 from piop.residual.linearised.steady import LinearisedSteady
+from piop.residual.linearised.targets import TargetResidual
 
 if TYPE_CHECKING:
     from piop.problem import Problem
 
-__all__ = ["LinearisedEvolution", "LinearisedResidual", "LinearisedSteady", "linearise"]
+__all__ = [
+    "LinearisedEvolution",
+    "LinearisedResidual",
+    "LinearisedSteady",
+    "TargetResidual",
+    "linearise",
+]
 
 
 def linearise(

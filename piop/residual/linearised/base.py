@@ -46,9 +46,12 @@ class LinearisedResidual(LatticeResidual):
             and their coefficients no inputs.
         shape: Points of the lattice along each coordinate.
         nodes: Those along each axis of space.
+        steps_per_solution: Steps of a training for which the error is solved for once: more than
+            one where solving takes far longer than evaluating a network.
     """
 
     holds_walls = True
+    steps_per_solution = 1
 
     def __init__(
         self,
@@ -99,12 +102,31 @@ class LinearisedResidual(LatticeResidual):
         Raises:
             UsageError: For other input values.
         """
-        self.require(input_values)
         values = field(queries)
-        with torch.no_grad():
-            now = values.detach()
-            corrected = now - self.error(now.double(), queries, input_values).to(now)
-        return ResidualValues((values - corrected) / self._unit)
+        return ResidualValues(self.misfit(values, self.corrected(values, queries, input_values)))
+
+    @torch.no_grad()
+    def corrected(self, values: Tensor, queries: Tensor, input_values: Sequence[Tensor]) -> Tensor:
+        """Subtract from the values of a field their error to first order.
+
+        Args:
+            values: ``[B, N, C]``.
+            queries: ``[B, N, D]`` as :meth:`place` returns them.
+            input_values: As :meth:`evaluate_inputs` returns them.
+
+        Returns:
+            ``[B, N, C]``, without gradient.
+
+        Raises:
+            UsageError: For other input values.
+        """
+        self.require(input_values)
+        now = values.detach()
+        return now - self.error(now.double(), queries, input_values).to(now)
+
+    def misfit(self, values: Tensor, corrected: Tensor) -> Tensor:
+        """Compare values ``[B, N, C]`` with corrected ones, as the residual does."""
+        return (values - corrected) / self._unit
 
     @abstractmethod
     def error(self, values: Tensor, queries: Tensor, input_values: Sequence[Tensor]) -> Tensor:

@@ -159,6 +159,16 @@ class ResidualLoss(nn.Module):
         weight = weight if points.weight is None else weight * points.weight
         return WeightedResiduals(found.values / self.scales, weight)
 
+    def field(self, batch: Batch) -> OperatorField:
+        """Return the operator on the functions of a batch, as the equations see it.
+
+        Raises:
+            ValueError: For a batch without equations.
+        """
+        if batch.equations is None:
+            raise ValueError("a batch without equations has no points of theirs")
+        return self._field(batch, EQUATIONS, batch.equations)
+
     def _trained(self) -> tuple[Tensor, ...]:
         """Present values ``[]`` of the parameters that are trained."""
         inferred = self.operator.inferred
