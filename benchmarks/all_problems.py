@@ -108,6 +108,7 @@ def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         "samples": found.get("samples"),
         "steps": found["steps"],
         "wall": round(wall, 1),
+        "threads": options.threads,
         "cores_busy_otherwise": None if others is None else round(others, 2),
         "phases": {phase: float(seconds) for phase, seconds in phases},
         "warnings": found["warnings"],

@@ -26,7 +26,8 @@ on its equation alone, by `benchmarks/all_problems.py`, which writes this page.
 - **until**: the time until which the mean error at each time stays below the mark, of the whole.
 - **trivial**: that of the best trivial prediction (zero, the mean, the initial data).
 - **wall s**, **phases s**: wall time of the command and of its phases.
-- **others**: cores that other programs kept busy meanwhile; — where it was not measured.
+- **others**: cores that other programs kept busy meanwhile; — where it was not measured. Runs were
+  kept to one thread (`--threads 1`) where it says so.
 """
 
 
@@ -100,7 +101,7 @@ def _row(key: str, cell: Mapping[str, Any]) -> str:
         f"{cell['steps']:g}",
         f"{cell['wall']:g}",
         phases,
-        _number(cell.get("cores_busy_otherwise")),
+        _number(cell.get("cores_busy_otherwise")) + ", 1 thread" * (cell.get("threads") == 1),
     ]
     return f"| {picture} | {' | '.join(columns)} |"
 
