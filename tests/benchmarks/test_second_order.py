@@ -89,3 +89,31 @@ def test_layers_without_a_rule_are_refused(load, case):
     batch = steps.spread(case.draw(functions=2, queries=2)(0, 0.0))
     with pytest.raises(ValueError, match="LayerNorm"):
         steps.jacobian(case.loss, batch, [nn.LayerNorm(3)])
+
+
+def test_a_step_follows_the_schedule_of_the_recipe(load, case):
+    """At the end of the budget the step size is zero: weights stay."""
+    steps = load("gauss_newton")
+    step = load("second_order").gauss_newton(case, steps.GaussNewtonConfig(functions=2, points=2))
+    before = [p.detach().clone() for p in case.loss.operator.parameters()]
+
+    def moved():
+        after = case.loss.operator.parameters()
+        return any(not torch.equal(a, b) for a, b in zip(before, after, strict=True))
+
+    step(0, 1.0)
+    assert not moved()
+    step(1, 0.5)
+    assert moved()
+
+
+@pytest.mark.parametrize("name", ["burgers", "diffusion_reaction", "heat2d", "kdv"])
+def test_every_problem_is_trained_on_residuals_at_points(load, name):
+    study = load("second_order")
+    assert name in study.PROBLEMS
+    problem = load("specs").plain(name)
+    case = study.build_case(problem, 0, study.settings_of(study.SOAP, problem))
+    assert case.loss.residual.grid is None
+    assert case.model.rollout is None  # one window
+    plain = load("gauss_newton").spread(case.draw(functions=2, queries=2)(0, 0.0))
+    assert len(plain.equations.queries) == 4
