@@ -24,6 +24,7 @@ from steps.timing import Options
 PARTS = {
     "pit": "steps.pit",
     "orders": "steps.orders",
+    "cvit": "steps.cvit",
     "deeponet": "steps.deeponet",
     "scaling": "steps.scaling",
 }
