@@ -227,13 +227,17 @@ class PointwiseResidual(Residual):
         input_values: Sequence[Tensor] = (),
         parameters: Sequence[Tensor] = (),
     ) -> ResidualValues:
-        """Evaluate by nested reverse mode: slow, obvious, and valid for any torch code."""
-        zero = (0,) * len(self.plan.coordinates)
-        values = ((channel, zero) for channel in range(len(self.plan.channels)))
+        """Evaluate by nested reverse mode: slow, obvious, and valid for any torch code.
+
+        Values and slopes that the streams have are among the derivatives even where the equations
+        do not contain them, since weights of a loss depend on them.
+        """
+        channels = range(len(self.plan.channels))
+        slopes = ((c, index) for index in self.plan.explicit if sum(index) < 2 for c in channels)
         if len(queries) == 1:  # a shared leaf would add up the slopes of all functions
             with torch.no_grad():
                 queries = queries.expand(len(field(queries)), -1, -1)
-        found = nested_derivatives(field, queries, [*self._every, *values])
+        found = nested_derivatives(field, queries, [*self._every, *slopes])
         needed = [found[key] for key in self._every]
         totals = self._combine_reverse([*queries.unbind(-1), *input_values, *parameters, *needed])
         return ResidualValues(_stacked(totals, queries, input_values), self._named(found))

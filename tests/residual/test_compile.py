@@ -207,6 +207,15 @@ def test_gradients_of_the_parameters_agree_with_nested_reverse_mode(burgers) -> 
         torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-14)
 
 
+def test_both_ways_give_the_slopes_that_weights_depend_on() -> None:
+    """Allen and Cahn's equation contains none itself: they come with its second derivatives."""
+    residual = compile_residual(Problem.from_file("allen_cahn"))
+    net = nn.Sequential(nn.Linear(2, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+    queries = torch.rand(2, 5, 2, dtype=torch.float64)
+    found, nested = (way(net, queries).derivatives for way in (residual, residual.reverse))
+    torch.testing.assert_close(found["u", (0, 1)], nested["u", (0, 1)])
+
+
 class _Unruly(nn.Module):
     def forward(self, q):
         return (
