@@ -5,7 +5,7 @@
 
 Every ratio is of medians of steps that ran in turns in one process. The result is
 `results/residual_step_cpu.json`, or `_gpu` where there is a CUDA device; a part that is measured
-alone replaces its own figures there and keeps the others.
+alone replaces its own figures there and keeps the others; `parts` says how each was measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import sys
 from typing import Any
 
 import torch
-from record import RESULTS, record
+from record import RESULTS, environment, record
 from steps.timing import Options
 
 PARTS = {
@@ -54,7 +54,7 @@ def main() -> None:
         found = {key: float(f"{value:.4g}") for key, value in found.items()}
         figures |= found
         if options.record:
-            keep(f"residual_step_{kind}", found, options)
+            keep(f"residual_step_{kind}", name, found, options)
         if not options.json:
             for key, value in found.items():
                 print(f"{value:10.4g}  {key}", flush=True)
@@ -62,14 +62,22 @@ def main() -> None:
         print(json.dumps(figures))
 
 
-def keep(name: str, found: dict[str, float], options: argparse.Namespace) -> None:
-    """Add the figures of a part to the result."""
+def keep(name: str, part: str, found: dict[str, float], options: argparse.Namespace) -> None:
+    """Add the figures of a part to the result, and how that part was measured."""
     path = RESULTS / f"{name}.json"
-    old: dict[str, Any] = json.loads(path.read_text())["figures"] if path.exists() else {}
+    old: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    own = {key: old[key] for key in ("command", "environment", "settings") if key in old}
+    before = old.get("parts", dict.fromkeys(PARTS, own) if own else {})
     command = f"python benchmarks/residual_step.py {' '.join(sys.argv[1:])}".strip()
     settings = {"rounds": options.rounds, "threads": options.threads}
-    load = list(os.getloadavg())
-    record(name, command, {"settings": settings, "load_average": load, "figures": old | found})
+    measured = {"command": command, "environment": environment(), "settings": settings}
+    figures = {
+        "settings": settings,
+        "load_average": list(os.getloadavg()),
+        "parts": {**before, part: measured},
+        "figures": old.get("figures", {}) | found,
+    }
+    record(name, command, figures)
 
 
 if __name__ == "__main__":

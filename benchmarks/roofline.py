@@ -6,7 +6,8 @@ One thread, float32, the compiled step of the default recipe, whose microbatches
 one. Floating-point operations are those of the traced graph: 2·m·n·k of a matrix product, one for
 each value of an elementwise operation or a reduction. Bytes before fusion are the sizes of what
 each operation of the graph reads and writes; after fusion they are what Inductor counts for its
-kernels. Views count nothing.
+kernels, for which the step is compiled anew (about a minute; not with ``--no-fusion``). Views
+count nothing.
 
 Peaks are measured in the same process, in turns with the step: a product of two 1024 × 1024
 matrices; a triad a = b + s·c on arrays far larger than the caches, and on arrays within them; and
@@ -20,17 +21,17 @@ import argparse
 import logging
 import math
 import os
-import statistics
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from record import record
 from second_order import Case, build_case
+from steps.timing import Options, interleaved
 from torch import Tensor
 from torch.func import functional_call
 from torch.fx import GraphModule, Node
@@ -153,18 +154,6 @@ def bytes_after_fusion(compiling: Callable[[], object]) -> int:
     return metrics.num_bytes_accessed - before
 
 
-def in_turns(runs: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Return the median processor time of each run, after one that is not counted."""
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(rounds + 1):
-        for name, run in runs.items():
-            start = time.process_time()
-            run()
-            if turn:
-                seconds[name].append(time.process_time() - start)
-    return {name: statistics.median(found) for name, found in seconds.items()}
-
-
 def triad(size: int) -> Callable[[], object]:
     """Prepare a = b + s·c, repeated on small arrays so that the time is long enough to measure."""
     a, b, c = (torch.rand(size) for _ in range(3))
@@ -183,7 +172,7 @@ def products(work: Work) -> Callable[[], object]:
     return lambda: [a @ b for a, b in pairs]
 
 
-def measure(problem: Problem, rounds: int) -> dict[str, Any]:
+def measure(problem: Problem, rounds: int, fusion: bool) -> dict[str, Any]:
     """Count and time the compiled step of a problem."""
     case = build_case(problem, 0)
     config, source = case.job.config.optimiser, case.draw()
@@ -194,7 +183,11 @@ def measure(problem: Problem, rounds: int) -> dict[str, Any]:
     streams = 0 if case.loss.residual is None else case.loss.residual.streams
     microbatches = microbatch_count(batch, streams, COMPILED_ROWS)
     work = count_work(traced(case, first_microbatch(batch, streams, COMPILED_ROWS)))
-    fused = bytes_after_fusion(lambda: gradients(batch))  # compiles
+    if fusion:
+        fused = bytes_after_fusion(lambda: gradients(batch))  # compiles
+    else:
+        fused = None
+        gradients(batch)
     for index in range(2):
         phase.step(index, 0.1)  # the optimiser sets up its state
 
@@ -208,39 +201,45 @@ def measure(problem: Problem, rounds: int) -> dict[str, Any]:
         "triad": triad(LARGE),
         "triad_in_cache": triad(SMALL),
     }
-    seconds = in_turns(runs, rounds)
+    options = Options(torch.device("cpu"), rounds)
+    seconds = interleaved(runs, options, warm=1, clock=time.process_time)
     peak = 2 * SIDE**3 / seconds["matmul"]
     memory = 12 * LARGE / seconds["triad"]
     cache = 12 * LARGE / seconds["triad_in_cache"]
     flops, moved = sum(work.flops.values()), sum(work.moved.values())
     each = seconds["gradients"] / microbatches
-    return {
+    least = {
+        "flops_at_peak": flops / peak,
+        "bytes_before_fusion_in_cache": moved / cache,
+        "bytes_before_fusion_in_memory": moved / memory,
+    }
+    found = {
         "points": math.prod(batch.equations.queries.shape[:2]) if batch.equations else 0,
         "microbatches": microbatches,
         "of_a_microbatch": {
             "operations": dict(work.count),
             "megaflops": {kind: round(n / 1e6, 1) for kind, n in work.flops.items()},
             "megabytes_before_fusion": {k: round(n / 1e6, 2) for k, n in work.moved.items()},
-            "megabytes_after_fusion": round(fused / 1e6, 2),
         },
         "milliseconds": {name: round(1e3 * value, 3) for name, value in seconds.items()},
         "peak_gigaflops": round(peak / 1e9, 1),
         "triad_gigabytes_per_second": round(memory / 1e9, 2),
         "triad_in_cache_gigabytes_per_second": round(cache / 1e9, 2),
-        "flops_per_byte_after_fusion": round(flops / fused, 2) if fused else None,
+        "flops_per_byte_before_fusion": round(flops / moved, 2),
         "fraction_of_peak": round(flops / each / peak, 3),
         "fraction_of_peak_of_products_alone": round(
             work.flops["products"] / seconds["products_alone"] / peak, 3
         ),
         "fraction_of_time_in_products": round(seconds["products_alone"] / each, 3),
-        "gigabytes_per_second_after_fusion": round(fused / each / 1e9, 2),
-        "least_milliseconds": {
-            "flops_at_peak": round(1e3 * microbatches * flops / peak, 3),
-            "bytes_before_fusion_in_cache": round(1e3 * microbatches * moved / cache, 3),
-            "bytes_after_fusion_in_cache": round(1e3 * microbatches * fused / cache, 3),
-            "bytes_after_fusion_in_memory": round(1e3 * microbatches * fused / memory, 3),
-        },
     }
+    if fused is not None:
+        found["of_a_microbatch"]["megabytes_after_fusion"] = round(fused / 1e6, 2)
+        found["flops_per_byte_after_fusion"] = round(flops / fused, 2)
+        found["gigabytes_per_second_after_fusion"] = round(fused / each / 1e9, 2)
+        least["bytes_after_fusion_in_cache"] = fused / cache
+        least["bytes_after_fusion_in_memory"] = fused / memory
+    rounded = {name: round(1e3 * microbatches * value, 3) for name, value in least.items()}
+    return {**found, "least_milliseconds": rounded}
 
 
 def main() -> None:
@@ -248,9 +247,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", nargs="+", default=["burgers"])
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--fusion", action=argparse.BooleanOptionalAction, default=True)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = {name: measure(Problem.from_file(name), options.rounds) for name in options.problems}
+    found = {
+        name: measure(Problem.from_file(name), options.rounds, options.fusion)
+        for name in options.problems
+    }
     command = f"python benchmarks/roofline.py {' '.join(sys.argv[1:])}".strip()
     record("roofline_cpu", command, {"load_average": list(os.getloadavg()), "problems": found})
     for name, row in found.items():

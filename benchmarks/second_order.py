@@ -9,11 +9,12 @@ change. What the spec's ``solve:`` says is left aside, and the loss is the mean 
 at random points, of the whole time axis and with nothing solved exactly, since that is what a
 Jacobian of residuals is of: ``AT_POINTS``. Where the default recipe differs, ``SOAP, default form``
 is it. Errors are relative L2 over held-out inputs of each seed, the same for all rows, solved once
-by the reference. ``--tune`` tries damping,
-momentum and step size on a seed that is not judged; its runs are kept beside the judged ones.
+by the reference. ``--tune`` tries damping, momentum and step size on a seed that is not judged; its
+runs are kept beside the judged ones.
 
-``SOAP`` is the default recipe. ``Gauss-Newton`` is ENGD-W with the momentum of SPRING
-(``gauss_newton.py``), whose step sizes follow the same warm-up and half cosine. ``SOAP, then
+``SOAP`` is the default recipe; ``SOAP, batches of Gauss-Newton`` has as many functions and points
+in a step as that, fewer points and more functions. ``Gauss-Newton`` is ENGD-W with the momentum of
+SPRING (``gauss_newton.py``), whose step sizes follow the same warm-up and half cosine. ``SOAP, then
 Gauss-Newton`` gives SOAP three quarters of the time, with its whole schedule; its settings were
 tuned there, those of ``large steps`` from the start. ``SOAP, then last layer`` solves for the
 weights of the last layer after the whole of SOAP's time, so that it has more time than the others:
@@ -77,7 +78,7 @@ AT_POINTS: Mapping[str, Mapping[str, Any]] = {
 }
 """Settings by which a problem is trained on residuals at points, where that is not its default."""
 SOAP, GAUSS_NEWTON = "SOAP", "Gauss-Newton"
-DEFAULT_FORM = "SOAP, default form"
+DEFAULT_FORM, SAME_BATCHES = "SOAP, default form", "SOAP, batches of Gauss-Newton"
 FINISHED, LAST_LAYER = "SOAP, then Gauss-Newton", "SOAP, then last layer"
 LARGE_STEPS = f"{FINISHED}, large steps"
 LAST_LAYER_BATCHES, LAST_LAYER_FUNCTIONS = 16, 32
@@ -112,7 +113,12 @@ def build_case(problem: Problem, seed: int, settings: Mapping[str, Any] | None =
 
 def settings_of(label: str, problem: Problem) -> Mapping[str, Any]:
     """Return the settings of a row."""
-    return {} if label == DEFAULT_FORM else AT_POINTS.get(problem.name, {})
+    if label == DEFAULT_FORM:
+        return {}
+    own = AT_POINTS.get(problem.name, {})
+    if label == SAME_BATCHES:
+        return {**own, "functions": SCRATCH.functions, "queries": SCRATCH.points}
+    return own
 
 
 Step = Callable[[int, float], None]

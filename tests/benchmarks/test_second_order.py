@@ -117,3 +117,13 @@ def test_every_problem_is_trained_on_residuals_at_points(load, name):
     assert case.model.rollout is None  # one window
     plain = load("gauss_newton").spread(case.draw(functions=2, queries=2)(0, 0.0))
     assert len(plain.equations.queries) == 4
+
+
+def test_rows_differ_by_their_settings_alone(load):
+    study = load("second_order")
+    kdv = load("specs").plain("kdv")
+    assert study.settings_of(study.DEFAULT_FORM, kdv) == {}
+    points = study.settings_of(study.SOAP, kdv)
+    assert points["form"] == "strong"
+    batches = study.settings_of(study.SAME_BATCHES, kdv)
+    assert batches == {**points, "functions": 64, "queries": 4}
