@@ -26,6 +26,7 @@
  *       .index, .set(index), .stop()                  play button and slider
  *   Plots.choice(element, label, names, onchange)     labelled <select>; returns the <select>
  *   Plots.value(lines, x)             linear interpolation of {x, y} at x
+ *   new Plots.Axis(low, high, log)    .ticks(most) -> [{value, text}, ...]
  *
  * Axes, text and lines are SVG coloured by classes of style.css, so they follow the theme and print
  * without a redraw; fields are painted on a canvas at the resolution of the screen.
@@ -156,12 +157,13 @@ const Plots = (() => {
     const step = [1, 2, 2.5, 5, 10].map((m) => m * base).find((s) => s >= rough * 0.999);
     const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9) + (step / base === 2.5 ? 1 : 0));
     const ticks = [];
+    const large = Math.max(Math.abs(low), Math.abs(high));
+    const plain = large < 1e5 && large >= 1e-3;
+    const significant = Math.max(3, 2 + Math.ceil(Math.log10(large / step) + 0.7)); // tells neighbours apart
     for (let k = Math.ceil(low / step - 1e-9); k * step <= high + 1e-9 * step; k++) {
       const value = k * step;
-      const large = Math.max(Math.abs(low), Math.abs(high));
-      const plain = large < 1e5 && large >= 1e-3;
       const text = value === 0 ? "0" : plain ? value.toFixed(Math.min(digits, 8)).replace("-", "−")
-        : number(value, 3);
+        : number(value, significant);
       ticks.push({ value, text });
     }
     return ticks;
@@ -177,7 +179,7 @@ const Plots = (() => {
           if (value >= low * 0.999 && value <= high * 1.001)
             ticks.push({ value, text: number(value, 2) });
         }
-      return ticks;
+      return ticks.length > 1 ? ticks : linearTicks(low, high, most); // a range narrower than those
     }
     const every = Math.max(1, Math.ceil((last - first + 1) / most));
     const ticks = [];
@@ -728,5 +730,5 @@ const Plots = (() => {
     return select;
   }
 
-  return { decode, extent, scale, number, value: valueAt, LinePlot, FieldPlot, Player, choice, html };
+  return { decode, extent, scale, number, value: valueAt, Axis, LinePlot, FieldPlot, Player, choice, html };
 })();

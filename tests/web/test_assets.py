@@ -50,3 +50,19 @@ def test_script_decodes_what_python_packed():
         assert decoded[2] is None
         kept = [v for v in decoded if v is not None]
         assert np.allclose(kept, [0.25, -1.0, 3.0, 0.0, 2.0], atol=4 / web.LEVELS)
+
+
+NARROW = [[1.55, 1.9, True], [8.0, 8.6, True], [1e-8, 1.2e-8, True], [1.01e7, 1.03e7, False]]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_an_axis_of_any_range_has_ticks_of_different_texts():
+    axes = [*NARROW, [0.5, 3, True], [1e-9, 3, True], [-1, 1, False], [0, 1e-8, False]]
+    call = f"{json.dumps(axes)}.map(([a, b, log]) => new Plots.Axis(a, b, log).ticks(4))"
+    script = f"{web.plots()};console.log(JSON.stringify({call}))"
+    found = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True)
+    for (low, high, _), ticks in zip(axes, json.loads(found.stdout), strict=True):
+        texts = [tick["text"] for tick in ticks]
+        assert len(texts) > 1, (low, high)
+        assert len(set(texts)) == len(texts), texts
+        assert all(0.999 * low <= t["value"] <= 1.001 * high for t in ticks if low > 0)
