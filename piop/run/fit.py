@@ -472,7 +472,7 @@ class Judging:
             run.evaluate_after_training(self.samples, solved)
         if self.calibrate != 0:
             left = run.seconds_of_judging - (clock.monotonic() - begun)
-            if self.calibrate is not None or left > 0:
+            if self.calibrate is not None or (left > 0 and run.problem.inputs):
                 phases.enter(JobPhase.CALIBRATING)
             run.calibrate_after_training(self.calibrate, solved, left)
 

@@ -643,7 +643,12 @@ class Run:
     def calibrate_after_training(
         self, samples: int | None, progress: Progress, seconds: float
     ) -> None:
-        """Calibrate with so many inputs, or as many as fit in the time; where not, say why."""
+        """Calibrate with so many inputs, or as many as fit in the time; where not, say why.
+
+        Without inputs there is one solution, whose error the evaluation measures, and no bound.
+        """
+        if not self.problem.inputs and samples is None:
+            return
         reason: object = "no time was left for it"
         try:
             if samples is not None or seconds > 0:
@@ -651,6 +656,9 @@ class Run:
                 return
         except (NotSupportedError, SolverError, DataError) as error:
             reason = error
+        if not self.problem.inputs:
+            logger.info("%s: answers have no error bound: %s", self.path, reason)
+            return
         logger.info(
             "%s: answers have no error bound yet (%s). Calibrate it with: "
             "piop evaluate %s --calibrate %d",

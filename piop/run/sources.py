@@ -88,7 +88,10 @@ class RunSources:
             DataError: If the data are not there.
         """
         if not problem.inputs:
-            raise NotSupportedError(f"{problem.name} has no inputs, so there is one solution")
+            raise NotSupportedError(
+                f"{problem.name} has no inputs, so there is one solution, whose error an "
+                "evaluation measures; bounds are for answers to other inputs"
+            )
         if self.recorded is not None and not self.config.physics:
             data = self.own_data()
             if len(data) <= judged:

@@ -6,8 +6,10 @@ import pytest
 
 from piop.errors import TrainingError, UsageError
 from piop.job_phases import JobPhases
+from piop.problem import Problem
 from piop.run import fit, resume
 from piop.training.loop.trainer import Trainer
+from tests.small_heat import HEAT
 
 
 def no_longer_counts(phases):
@@ -64,3 +66,17 @@ def test_a_calibration_that_is_asked_for_needs_no_evaluation(heat, tmp_path):
     assert phases.seconds["calibrating"] > 0
     assert run.calibration is not None
     assert fit(heat, steps=2, out=tmp_path / "none", samples=0).calibration is None
+
+
+def test_one_solution_is_not_calibrated_and_no_one_is_told_to(tmp_path, caplog):
+    lines = HEAT.replace("{u: u0}", "{u: sin(pi*x)}").splitlines()
+    text = "\n".join(line for line in lines if "u0:" not in line and line != "inputs:")
+    phases = JobPhases()
+    with caplog.at_level("INFO"):
+        run = fit(Problem.from_yaml(text), time="1s", out=tmp_path / "r", samples=0, phases=phases)
+        run.calibrate_after_training(None, lambda *_: None, 60.0)
+        assert "bound" not in caplog.text
+        run.calibrate_after_training(20, lambda *_: None, 0.0)
+    assert "calibrating" not in phases.seconds
+    assert "has no inputs, so there is one solution" in caplog.text
+    assert "--calibrate" not in caplog.text
