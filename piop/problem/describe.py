@@ -23,7 +23,7 @@ from piop.problem.linear_part import decide_linear_part
 from piop.problem.residual_form import FormMode, decide_form
 from piop.problem.time_windows import decide_windows
 from piop.spec.distributions import NAMES, Distribution
-from piop.spec.writer import plain
+from piop.spec.writer import flow, plain
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
@@ -46,8 +46,9 @@ def to_json(problem: Problem) -> dict[str, Any]:
     """Everything that a reader of the spec wants to know, as plain dicts, lists, texts and numbers.
 
     Returns:
-        Keys ``name``, ``title``, ``source``, ``hash``, ``class``, ``coordinates``, ``choice`` (the
-        shapes of which every sample has one, with their faces), ``unknowns``, ``auxiliary``,
+        Keys ``name``, ``title``, ``source``, ``hash``, ``class``, ``coordinates``, ``shape`` (in
+        the words of the spec; empty for a box), ``choice`` (the shapes of which every sample has
+        one, with their faces), ``unknowns``, ``auxiliary``,
         ``parameters``, ``infer`` (those unknown, and where their search begins),
         ``learn``, ``equations`` (as written), ``definitions``, ``residuals`` (as trained on),
         ``inputs``, ``initial``, ``boundary``, ``conditions``, ``linear_part``, ``windows``,
@@ -64,6 +65,7 @@ def to_json(problem: Problem) -> dict[str, Any]:
             {"name": c.name, "low": c.low, "high": c.high, "periodic": c.periodic}
             for c in problem.coordinates
         ],
+        "shape": _shape(problem),
         "choice": _selection(problem),
         "unknowns": list(problem.unknowns),
         "auxiliary": [{"name": a.name, "mean": a.mean} for a in problem.pde.auxiliaries],
@@ -109,7 +111,7 @@ def rows_of_text(problem: Problem) -> dict[str, list[str]]:
     rows = [
         ("class", [found["class"]]),
         ("domain", [_interval(c, problem.units) for c in problem.coordinates]),
-        ("shape", _shapes(found["choice"])),
+        ("shape", _shapes(found["choice"]) or [found["shape"]] * bool(found["shape"])),
         ("equations", found["equations"]),
         ("definitions", [f"{k} = {v}" for k, v in found["definitions"].items()]),
         ("parameters", [_parameter(problem, k, v) for k, v in found["parameters"].items()]),
@@ -128,6 +130,11 @@ def rows_of_text(problem: Problem) -> dict[str, list[str]]:
         ("note", [t for t in (*found["notes"], found["supported"]) if t is not True]),
     ]
     return dict(rows)
+
+
+def _shape(problem: Problem) -> str:
+    """The region as the spec has it; empty for a box."""
+    return "" if problem.spec.domain is None else flow(plain(problem.spec.domain))[1:-1]
 
 
 def _selection(problem: Problem) -> dict[str, Any] | None:

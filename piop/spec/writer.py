@@ -109,11 +109,11 @@ def spec_to_yaml(spec: Spec) -> str:
         if not value:
             continue
         if key == "equations" and value != NONE_KNOWN:
-            lines += [f"{key}:", *(f"  - {_flow(v)}" for v in value)]
+            lines += [f"{key}:", *(f"  - {flow(v)}" for v in value)]
         elif isinstance(value, dict):
-            lines += [f"{key}:", *(f"  {_word(k)}: {_flow(v)}" for k, v in value.items())]
+            lines += [f"{key}:", *(f"  {_word(k)}: {flow(v)}" for k, v in value.items())]
         else:
-            lines.append(f"{key}: {_flow(value)}")
+            lines.append(f"{key}: {flow(value)}")
     return "\n".join(lines) + "\n"
 
 
@@ -160,11 +160,12 @@ def _drop_empty(found: Dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in found.items() if v is not None}
 
 
-def _flow(value: Any) -> str:
+def flow(value: Any) -> str:
+    """Write a value as YAML on one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_word(k)}: {_flow(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{_word(k)}: {flow(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_flow, value)) + "]"
+        return "[" + ", ".join(map(flow, value)) + "]"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):

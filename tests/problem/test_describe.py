@@ -89,6 +89,16 @@ def test_every_problem_is_described_as_text_and_json(name):
     assert found["class"] in text
 
 
+def test_a_description_tells_the_shape():
+    shape = "polygon: [[-1, -1], [1, -1], [1, 0], [0, 0], [0, 1], [-1, 1]]"
+    problem = Problem.from_file("poisson_lshape")
+    assert describe.to_json(problem)["shape"] == shape
+    assert f"  shape       {shape}\n" in describe.to_text(problem)
+    box = Problem.from_file("heat")
+    assert describe.to_json(box)["shape"] == ""
+    assert "  shape " not in describe.to_text(box)
+
+
 def test_a_description_tells_the_laws_definitions_and_limits():
     text = describe.to_text(Problem.from_file("reaction_diffusion"))
     assert "matern {smoothness 4.5, length 0.2, variance 1}" in text
