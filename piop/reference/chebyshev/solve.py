@@ -251,11 +251,12 @@ class CollocationSolver(NodalSolver[GridLevel, CollocationResult]):
         sizes = self._sizes(values, mesh)
         error = self._difference(earlier[0], mesh, values, sizes) if earlier else math.inf
         error += _LOCAL * float(run.local[row])
+        grid = " × ".join(map(str, mesh.sizes))
         result = CollocationResult(
             error,
             self._level(level.number + 1) if level.number < len(self.levels) else None,
             mesh.sizes,
-            f"{mesh.sizes} points" if mesh.sizes else f"steps of {run.longest:.1g} at most",
+            f"{grid} points" if grid else f"steps of {run.longest:.1g} at most",
             values,
             expected=self._expected(level, error, earlier),
             step=run.longest,
