@@ -72,7 +72,8 @@ def new(name: str) -> None:
             raise UsageError(f"{path}: there is no folder {path.parent}") from None
         path.unlink(missing_ok=True)
         raise PiopError(f"{path}: cannot be written: {error.strerror}") from None
-    print(f"Wrote {path}. Next:\n  piop check {path}\n  piop solve {path} --time 2m")
+    steps = f"  piop check {path}\n  piop explore {path}\n  piop solve {path} --time 2m"
+    print(f"Wrote {path}. Next:\n{steps}")
 
 
 @click.command(epilog=example("piop check burgers"))
