@@ -59,7 +59,7 @@ class Comparison:
     samples: HeldOutErrors
     places: Sequence[int]
     residuals: Mapping[str, np.ndarray] = field(default_factory=dict)
-    residual_view: View | None = None
+    residual_view: View | Cloud | None = None
     times: np.ndarray | None = None
     errors: np.ndarray | None = None
     baselines: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -121,10 +121,10 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
         functions=few.fine.functions,
     )
     found = with_errors_in_time_and_space(run, found, judged.held_out, judged.prediction)
-    if isinstance(view, Cloud):
+    own = _residual_view(run, view)
+    if own is None:
         return found
-    found = replace(found, residual_view=(fewer := view.with_fewer_points(RESIDUAL_POINTS)))
-    found = replace(found, residuals=_residuals(run, few.fine, fewer))
+    found = replace(found, residual_view=own, residuals=_residuals(run, few.fine, own))
     time = view.time
     return _at_the_end(found, time) if time and run.model.operator.end_only else found
 
@@ -143,6 +143,23 @@ def _view(run: Run, held_out: HeldOut) -> View | Cloud | None:
     triangles = [triangulate(row, inside) for row in points]
     first, second = problem.space
     return Cloud((first.name, second.name), points, triangles, units)
+
+
+def _residual_view(run: Run, view: View | Cloud) -> View | Cloud | None:
+    """Return where residuals are drawn.
+
+    On a shape these are the points off its boundary, where a hard constraint has no derivatives;
+    None where shapes differ from sample to sample, or the equations have no residual.
+    """
+    if isinstance(view, View):
+        return view.with_fewer_points(RESIDUAL_POINTS)
+    if run.problem.domain.varies or not run.problem.capabilities.equations:
+        return None
+    domain = run.problem.domain.fixed
+    points = [own[domain.contains(own) & ~domain.touches(own)] for own in view.points]
+    return replace(
+        view, points=points, triangles=[triangulate(own, domain.contains) for own in points]
+    )
 
 
 def with_errors_in_time_and_space(
@@ -211,8 +228,8 @@ def _by_time(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> T
 
 
 @torch.no_grad()
-def _residuals(run: Run, held_out: HeldOut, view: View) -> dict[str, np.ndarray]:
-    """Evaluate every equation on the axes that are drawn ``[rows, *axes]``.
+def _residuals(run: Run, held_out: HeldOut, view: View | Cloud) -> dict[str, np.ndarray]:
+    """Evaluate every equation on the axes that are drawn ``[rows, *axes]``, or at points.
 
     Empty for inputs that are known from data only, for operators whose residual is taken on a grid
     of its own, and where it is not finite.
@@ -227,12 +244,19 @@ def _residuals(run: Run, held_out: HeldOut, view: View) -> dict[str, np.ndarray]
     observed = {name: samples.take(rows).to(like) for name, samples in held_out.inputs.items()}
     equations = residual_of_model(run.solved, run.model, run.config)
     residual = residual_at_points(run.model, equations, functions, observed)
-    cuts, own = view.cuts(), {name: torch.from_numpy(axis) for name, axis in view.axes.items()}
-    drawn = {name: axis[cuts[name], None] if name in cuts else axis for name, axis in own.items()}
-    chunks = Queries(axes=drawn).tensor().split(RESIDUAL_CHUNK, dim=1)
+    queries, shape = _drawn_queries(view)
+    chunks = queries.split(RESIDUAL_CHUNK, dim=1)
     parts = [residual(c.to(like).expand(len(rows), -1, -1)).double().cpu() for c in chunks]
-    found = torch.cat(parts, 1)
-    found = found.reshape(len(rows), *(len(drawn[n]) for n in drawn if n not in cuts), -1)
+    found = torch.cat(parts, 1).reshape(len(rows), *shape, -1)
     if not bool(found.isfinite().all()):
         return {}
     return {f"equation {e + 1}": found[..., e].numpy() for e in range(found.shape[-1])}
+
+
+def _drawn_queries(view: View | Cloud) -> tuple[Tensor, list[int]]:
+    """Return the points that are drawn ``[1 or rows, N, D]``, and the sizes that N stands for."""
+    if isinstance(view, Cloud):
+        return torch.from_numpy(np.stack(view.points)), [len(view.points[0])]
+    cuts, own = view.cuts(), {name: torch.from_numpy(axis) for name, axis in view.axes.items()}
+    drawn = {name: axis[cuts[name], None] if name in cuts else axis for name, axis in own.items()}
+    return Queries(axes=drawn).tensor(), [len(drawn[n]) for n in drawn if n not in cuts]

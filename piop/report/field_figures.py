@@ -161,13 +161,14 @@ def _lines(
 
 
 def residual_figure(
-    view: View, residuals: Mapping[str, np.ndarray], titles: Sequence[str]
+    view: View | Cloud, residuals: Mapping[str, np.ndarray], titles: Sequence[str]
 ) -> Figure:
     """Draw the size of the residual of each equation.
 
     Args:
         view: The coordinates.
-        residuals: Equation → ``[rows, *axes]`` of the image or curve, units of the equation.
+        residuals: Equation → ``[rows, *axes]`` of the image or curve, or ``[rows, N]`` at points,
+            units of the equation.
         titles: One per row.
     """
     rows = len(titles)
@@ -178,13 +179,16 @@ def residual_figure(
             axes, size = grid[row, column], np.abs(values[row])
             panel = letter(row * len(residuals) + column)
             head = f"{titles[row] if column == 0 else ''}\n{panel} |residual| of {equation}"
-            if view.image_axes() is None:
+            if isinstance(view, View) and view.image_axes() is None:
                 (along,) = view.axes
                 axes.semilogy(view.axes[along], np.maximum(size, 1e-300), color=LINES[0])
                 style_lines(axes, head, label(along, view.units), "|residual|")
                 continue
             top = float(size.max()) or 1.0
             scale = {"cmap": "magma", "norm": LogNorm(top * 1e-4, top)}
-            head += view.place()
-            image_panel(axes, view, np.maximum(size, top * 1e-4), head, scale, "|residual|")
+            shown = np.maximum(size, top * 1e-4)
+            if isinstance(view, Cloud):
+                cloud_panel(axes, view, row, shown, head, scale, "|residual|")
+            else:
+                image_panel(axes, view, shown, head + view.place(), scale, "|residual|")
     return fig

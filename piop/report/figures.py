@@ -22,7 +22,7 @@ from piop.report.error_figures import (
     space_figure,
 )
 from piop.report.field_figures import cloud_figure, field_figure, residual_figure
-from piop.report.layouts import Cloud, View
+from piop.report.layouts import Cloud
 from piop.report.line_figures import error_figure, inferred_figure, loss_figure, resolution_figure
 from piop.report.page import write_report
 from piop.report.page_data import calibration_pairs
@@ -235,7 +235,7 @@ def _other_figures(comparison: Comparison) -> dict[str, Figure]:
     """Draw the residual, and errors over time, which all unknowns share."""
     view, figures = comparison.view, {}
     own = comparison.residual_view or view
-    if comparison.residuals and isinstance(own, View):
+    if comparison.residuals:
         figures["residual"] = residual_figure(own, comparison.residuals, comparison.titles)
     if comparison.errors is not None and comparison.times is not None:
         figures["error_over_time"] = error_figure(

@@ -193,16 +193,21 @@ def _numpy(values: Tensor) -> np.ndarray:
 def _residual(shown: Comparison, units: Mapping[str, str]) -> dict[str, Any] | None:
     """Return the decimal logarithms of the size of residuals."""
     view = shown.residual_view or shown.view
-    if not shown.residuals or isinstance(view, Cloud):
+    if not shown.residuals:
         return None
-    keep = view.image_axes() or tuple(view.axes)
-    axes = {name: ticks for name, ticks in view.axes.items() if name in keep}
+    if isinstance(view, Cloud):
+        own, place, pick = _clouds(view), "", _pick(len(view.points[0]))
+    else:
+        keep = view.image_axes() or tuple(view.axes)
+        axes = {name: ticks for name, ticks in view.axes.items() if name in keep}
+        own, place = {"kind": "grid", "axes": _axes(axes, units)}, view.place()
+        pick = slice(None)
     equations = []
     for name, values in shown.residuals.items():
-        size = np.abs(values)
+        size = np.abs(values[:, pick])
         least = (float(size.max()) or 1.0) * 10.0**-DECADES
         equations.append({"name": name, "values": pack(np.log10(np.maximum(size, least)))})
-    return {"axes": _axes(axes, units), "place": view.place(), "equations": equations}
+    return own | {"place": place, "equations": equations}
 
 
 def _over_time(shown: Comparison, units: Mapping[str, str]) -> dict[str, Any] | None:

@@ -273,6 +273,13 @@
           x: over.t, y: values(b.y) }))] });
   }
 
+  /** Points of a cloud, and its triangles where it has some. */
+  function placesOf(cloud) {
+    const flat = values(cloud.points), points = [];
+    for (let i = 0; i < flat.length; i += 2) points.push([flat[i], flat[i + 1]]);
+    return cloud.triangles.length ? { points, triangles: cloud.triangles } : { points };
+  }
+
   function showOverSpace(over, unknowns) {
     const names = Object.keys(over.errors), box = place("overSpace");
     const controls = html("div", { class: "controls" }), body = html("div", {});
@@ -296,10 +303,7 @@
     } else {
       const known = new Fields({ ...over, unknowns: [{ name: names[0] }], reference: over.errors, error: {},
         kind: "none" });
-      const flat = values(over.clouds[0].points), points = [];
-      for (let i = 0; i < flat.length; i += 2) points.push([flat[i], flat[i + 1]]);
-      const where = over.clouds[0].triangles.length ? { points, triangles: over.clouds[0].triangles }
-        : { points };
+      const where = placesOf(over.clouds[0]);
       const plot = new Plots.FieldPlot(body, { x: over.labels[0], y: over.labels[1], bar: "error",
         equal: true, description: "Error over space" });
       draw = (name) => plot.update({ ...where, values: known.reference[name],
@@ -314,18 +318,19 @@
     const controls = html("div", { class: "controls" }), body = html("div", {});
     box.append(...(rows.length * residual.equations.length > 1 ? [controls] : []), body);
     const state = { row: Math.max(0, rows.findIndex((r) => r.name === "median")), equation: 0 };
-    const size = residual.axes.reduce((n, axis) => n * axis.values.length, 1);
     const decoded = residual.equations.map((equation) => values(equation.values));
-    const [x, y] = residual.axes;
+    const size = decoded[0].length / rows.length, cloud = residual.kind === "cloud";
+    const [x, y] = cloud ? residual.labels.map((label) => ({ label })) : residual.axes;
+    const at = (row) => cloud ? placesOf(residual.clouds[row]) : { x: x.values, y: y.values };
     const plot = y
-      ? new Plots.FieldPlot(body, { x: x.label, y: y.label, bar: "log₁₀ |residual|",
+      ? new Plots.FieldPlot(body, { x: x.label, y: y.label, bar: "log₁₀ |residual|", equal: cloud,
           description: "Residual of the chosen input" })
       : new Plots.LinePlot(body, { x: x.label, y: "|residual|", logY: true, legend: false,
           description: "Residual of the chosen input" });
     const draw = () => {
       const all = decoded[state.equation];
       const own = all.subarray(state.row * size, (state.row + 1) * size);
-      if (y) plot.update({ x: x.values, y: y.values, values: own, scale: scale("sequential", extent(all)) });
+      if (y) plot.update({ ...at(state.row), values: own, scale: scale("sequential", extent(all)) });
       else plot.update({ lines: [{ name: "residual", x: x.values, y: own.map((v) => 10 ** v) }] });
     };
     if (rows.length > 1)

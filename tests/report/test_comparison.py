@@ -80,6 +80,33 @@ def test_best_median_and_worst_inputs_are_chosen_by_their_errors():
     assert (one.rows(), one.covered()) == ({"only": 0}, None)
 
 
+def on_a_disk(equations=True):
+    """A run on a disk whose boundary holds the point (1, 0)."""
+    domain = SimpleNamespace(
+        contains=lambda points: (points**2).sum(1) <= 1.0,
+        touches=lambda points: np.abs((points**2).sum(1) - 1.0) < 1e-9,
+    )
+    domain.fixed, domain.varies = domain, False
+    can = SimpleNamespace(equations=equations)
+    return SimpleNamespace(problem=SimpleNamespace(domain=domain, capabilities=can))
+
+
+def test_residuals_on_a_shape_are_drawn_off_its_boundary():
+    points = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.0], [0.0, 0.5], [2.0, 2.0]])
+    cloud = Cloud(("x", "y"), [points], [np.array([[0, 1, 3]])], {})
+    found = comparison._residual_view(on_a_disk(), cloud)
+    assert found.points[0].tolist() == [[0, 0], [0.5, 0], [0, 0.5]]
+    assert sorted(found.triangles[0][0]) == [0, 1, 2]
+    queries, sizes = comparison._drawn_queries(found)
+    assert queries[0].tolist() == found.points[0].tolist()
+    assert sizes == [3]
+
+
+def test_equations_without_a_residual_have_no_map_on_a_shape():
+    cloud = Cloud(("x", "y"), [np.zeros((1, 2))], [np.empty((0, 3), int)], {})
+    assert comparison._residual_view(on_a_disk(equations=False), cloud) is None
+
+
 def test_residuals_are_evaluated_at_the_points_that_are_drawn(monkeypatch):
     """In three dimensions the last time and the middle of z; the residual is 10 t + x + y + z."""
     own = {n: torch.linspace(0, 1, k).double() for n, k in zip("txyz", (3, 4, 5, 6), strict=True)}

@@ -12,7 +12,7 @@ from piop.errors import PiopError
 from piop.report import Comparison, draw_figures, figures
 from piop.report.field_figures import field_figure, residual_figure
 from piop.report.held_out_errors import HeldOutErrors
-from piop.report.layouts import View
+from piop.report.layouts import Cloud, View, triangulate
 from piop.report.line_figures import error_figure, inferred_figure, loss_figure
 from piop.report.style import error_colours, field_colours, label
 
@@ -173,6 +173,15 @@ def test_steady_problems_and_single_axes_are_drawn(axes, time, count):
     figure = field_figure(view, "u", values, values, ["a", "b", "c"])
     assert len([a for a in figure.axes if a.get_xlabel()]) == count
     residual_figure(view, {"equation 1": values}, ["a", "b", "c"])
+
+
+def test_residuals_at_points_are_drawn_on_triangles():
+    points = np.random.default_rng(0).uniform(size=(20, 2))
+    cloud = Cloud(("x", "y"), [points] * 2, [triangulate(points, None)] * 2, {})
+    figure = residual_figure(cloud, {"equation 1": np.full((2, 20), 0.5)}, ["a", "b"])
+    panels = [axes for axes in figure.axes if axes.get_xlabel() == "x"]
+    assert [axes.get_title(loc="left").split("\n")[0] for axes in panels] == ["a", "b"]
+    assert all(len(axes.collections) == 1 for axes in panels)
 
 
 def test_all_files_are_written_and_pyplot_is_never_loaded(tmp_path):

@@ -68,6 +68,14 @@ def test_fields_at_points_come_back():
     assert data["fields"]["clouds"][2]["triangles"] == triangles.tolist()
     assert np.allclose(unpack(data["overSpace"]["errors"]["u"]), points[:, 0], atol=2e-5)
     assert data["residual"] is None
+    residuals = {"equation 1": np.tile(10.0 * points[:, 0] + 1, (3, 1))}
+    inner = Cloud(("x", "y"), [points] * 3, [triangles] * 3, UNITS)
+    shown = Comparison(**{**vars(shown), "residual_view": inner, "residuals": residuals})
+    found = decoded(shown)["residual"]
+    assert (found["kind"], found["place"], found["labels"]) == ("cloud", "", ["x", "y"])
+    assert np.allclose(unpack(found["clouds"][1]["points"]), points, atol=2e-5)
+    logarithms = unpack(found["equations"][0]["values"])
+    assert np.allclose(logarithms, np.log10(residuals["equation 1"]), atol=1e-4)
 
 
 def test_many_values_are_thinned_to_the_budget(monkeypatch):
