@@ -116,6 +116,7 @@ class Page {
   request() {
     this.lastSeed();
     this.write();
+    this.moved = performance.now();
     if (this.waiting) return;
     this.waiting = true;
     requestAnimationFrame(() => {
@@ -123,7 +124,7 @@ class Page {
       const { inputs, sensors, frame } = this.state;
       const id = ++this.number;
       const [own, places] = [JSON.stringify(inputs), JSON.stringify(sensors)];
-      this.sent.set(id, { at: performance.now(), inputs: own, operator: own + places });
+      this.sent.set(id, { at: this.moved, inputs: own, operator: own + places });
       this.connection.send({ type: "show", id, inputs, sensors, frame });
       this.answer.cards.stale();
     });
@@ -161,6 +162,7 @@ class Page {
     this.answer.atTime(message, fresh);
     this.say("");
     document.body.dataset.answer = message.id;
+    // milliseconds from the last movement that the answer is of
     document.body.dataset.latency = (performance.now() - at).toFixed(1);
     if (this.about.unsolved) this.answer.cards.unsolved(this.about.unsolved);
   }
