@@ -171,9 +171,10 @@ def residual_figure(
             units of the equation.
         titles: One per row.
     """
-    rows = len(titles)
-    fig = figure(PANEL[0] * max(len(residuals), 2), PANEL[1] * rows)
-    grid = fig.subplots(rows, len(residuals), squeeze=False)
+    rows, columns = len(titles), len(residuals)
+    equal = isinstance(view, Cloud) or (view.image_axes() or (view.time,))[0] != view.time
+    fig = figure(PANEL[0] * max(columns, 1 if equal else 2), PANEL[1] * rows)
+    grid = fig.subplots(rows, columns, squeeze=False)
     for column, (equation, values) in enumerate(residuals.items()):
         for row in range(rows):
             axes, size = grid[row, column], np.abs(values[row])
@@ -190,5 +191,8 @@ def residual_figure(
             if isinstance(view, Cloud):
                 cloud_panel(axes, view, row, shown, head, scale, "|residual|")
             else:
-                image_panel(axes, view, shown, head + view.place(), scale, "|residual|")
+                place = view.place().replace(" ", "\n", 1)  # a panel is not wider than it is high
+                image_panel(axes, view, shown, head + place, scale, "|residual|")
+            if equal and columns == 1:
+                axes.set_anchor("C")  # beside its bar, on the right, its title would be cut off
     return fig

@@ -175,6 +175,18 @@ def test_steady_problems_and_single_axes_are_drawn(axes, time, count):
     residual_figure(view, {"equation 1": values}, ["a", "b", "c"])
 
 
+def test_titles_of_residuals_are_within_the_figure():
+    view, titles = View({"t": T, "x": X, "y": X}, "t", {}), ["input 3 (median): error 0.018"] * 3
+    drawn = residual_figure(view, {"equation 1": field(X, X)}, titles)
+    drawn.draw_without_rendering()
+    panels = [axes for axes in drawn.axes if axes.get_xlabel() == "x"]
+    assert len(panels) == 3
+    for axes in panels:
+        assert axes.get_title(loc="left").endswith("\nat t = 1")
+        title = axes._left_title.get_window_extent()
+        assert 0 <= title.x0 < title.x1 <= drawn.bbox.x1
+
+
 def test_residuals_at_points_are_drawn_on_triangles():
     points = np.random.default_rng(0).uniform(size=(20, 2))
     cloud = Cloud(("x", "y"), [points] * 2, [triangulate(points, None)] * 2, {})
