@@ -18,6 +18,7 @@ ACCEPTED, POINTS, STEP = "reference_accepted", "reference_points", "reference_st
 IN_DISTRIBUTION, P_VALUE = "in_distribution", "p_value"
 ERROR_BOUND, RESIDUAL, SOURCE = "error_bound", "residual", "source"
 SENSOR_ERROR, BOUND_OVER_TIME = "sensor_error", "error_bound_over_time"
+COARSE_DIFFERENCE = "coarse_difference"
 AXIS = "reference_axis"
 REFERENCE_VARIABLES = {
     ESTIMATE: {"long_name": "relative L2 error estimate of the reference", "units": "1"},
@@ -58,6 +59,10 @@ PREDICTION_VARIABLES = {
     },
     RESIDUAL: {
         "long_name": "residual over the size of the solution, 1 for a typical input",
+        "units": "1",
+    },
+    COARSE_DIFFERENCE: {
+        "long_name": "relative L2 difference from a coarse solution of the reference solver",
         "units": "1",
     },
 }

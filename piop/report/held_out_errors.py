@@ -120,7 +120,7 @@ def _indicators(run: Run, calibrated: Calibration, observed: Inputs, count: int)
     Raises:
         NotSupportedError: Where the equations cannot be evaluated.
     """
-    if not calibrated.indicator.needs_residual:
+    if calibrated.indicator.is_constant:
         return indicators_of(run, calibrated, observed, count)[0]
     found, begun = torch.full((count,), torch.nan, dtype=torch.float64), time.monotonic()
     for rows in torch.arange(count).split(RESIDUAL_AT_ONCE):

@@ -19,7 +19,6 @@ from piop.datasets.lazy_arrays import (
     IN_DISTRIBUTION,
     P_VALUE,
     PREDICTION_VARIABLES,
-    RESIDUAL,
     SENSOR_ERROR,
     SOURCE,
 )
@@ -322,7 +321,7 @@ def add_error_bounds(
     prediction: xr.Dataset,
     estimate: Tensor,
     bounds: Mapping[str, Tensor],
-    residual: Tensor | None,
+    measured: Mapping[str, Tensor],
     attributes: Mapping[str, Any],
 ) -> None:
     """Add to a prediction, for each sample, how large its error is.
@@ -331,7 +330,7 @@ def add_error_bounds(
         prediction: As of :func:`as_dataset`.
         estimate: Typical error of predictions that look like it ``[B]``.
         bounds: By unknown, and under an empty name that of all together ``[B]``.
-        residual: Relative to that of a typical input ``[B]``; None where it is not known.
+        measured: What the bounds follow from, by the name of its variable ``[B]``.
         attributes: What the bounds hold for.
     """
     _add(prediction, ESTIMATE, estimate)
@@ -340,8 +339,8 @@ def add_error_bounds(
         _add(
             prediction, f"{ERROR_BOUND}_{name}" if name else ERROR_BOUND, bound, **attributes, **of
         )
-    if residual is not None:
-        _add(prediction, RESIDUAL, residual)
+    for name, values in measured.items():
+        _add(prediction, name, values)
 
 
 def add_bounds_over_time(

@@ -348,8 +348,9 @@ class Run:
         count, seed = self._requested(check_inputs(samples) or INPUTS, seed)
         if samples is None and seconds is None:
             seconds = self._seconds_of_evaluation
+        rest = math.inf
         if seconds is not None:
-            seconds *= PART_OF_REFERENCES
+            seconds, rest = PART_OF_REFERENCES * seconds, (1 - PART_OF_REFERENCES) * seconds
         problem, progress = self.solved, callback(progress)
         remedy = f"Calibrate with fewer inputs: piop evaluate {self.path} --calibrate 40"
         with self._working(flag("write", write), remedy):
@@ -367,7 +368,7 @@ class Run:
                 "steps": int(self._last_row["step"]),
                 "hash": problem.hash,
             }
-            found = calibrate_model(problem, self.model, self.config, judged, identity)
+            found = calibrate_model(problem, self.model, self.config, judged, identity, rest)
         if write:
             self.folder.write_json(CALIBRATION, found.to_json())
         return found

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from piop.run.error_bounds.coarse_solution import CoarseDifference
 from piop.run.error_bounds.conformal import coverage
 from piop.run.error_bounds.fallback import solve_samples
-from piop.run.error_bounds.residual_indicator import ResidualSize
+from piop.run.error_bounds.residual_size import ResidualSize
 from piop.run.prediction import add_bounds_over_time, add_error_bounds, put_solutions
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def bound_errors(
         UsageError: If the calibration has too few inputs for the confidence.
     """
     count = found.sizes["sample"]
-    indicators, relative = indicators_of(run, calibrated, observed, count, first_order)
     uncovered = uncovered_inputs(calibrated, observed, outside, count)
+    indicators, measured = indicators_of(run, calibrated, observed, count, first_order, ~uncovered)
     bounds = {
         name: bound.masked_fill(uncovered, torch.nan)
         for name, bound in calibrated.bounds(indicators, confidence).items()
@@ -62,7 +63,7 @@ def bound_errors(
         "calibration_inputs": str(calibrated.count),
         "coverage_at_least": f"{low:.3f}",
     }
-    add_error_bounds(found, estimate, bounds, relative, attributes)
+    add_error_bounds(found, estimate, bounds, measured, attributes)
     time = run.problem.time
     if time is not None and time.name in found.dims:
         at = torch.tensor(found[time.name].values, dtype=torch.float64)
@@ -79,17 +80,37 @@ def indicators_of(
     observed: Inputs,
     count: int,
     first_order: FirstOrder | None = None,
-) -> tuple[Tensor, Tensor | None]:
-    """Return the indicator of the error of inputs ``[B]``, and their relative residuals ``[B]``.
+    covered: Tensor | None = None,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return the indicator of the error of inputs, and what it is made of.
 
-    The second are None where the indicator is the same for all.
+    Args:
+        run: The run that predicts.
+        calibrated: Its calibration.
+        observed: Sensors of B inputs.
+        count: B.
+        first_order: What predictions were corrected by.
+        covered: Inputs that bounds hold for ``[B]``; by default all. The others are not solved
+            for, since they may be of any size; they have NaN.
+
+    Returns:
+        The indicator ``[B]``, and by the name of its variable what was measured ``[B]``, relative
+        to a typical input; nothing where the indicator is the same for all.
     """
-    if not calibrated.indicator.needs_residual:
-        return calibrated.indicator(None, count), None
-    measure = ResidualSize(run.solved, run.model, run.config, calibrated.indicator.lattice)
-    residuals = measure(observed, first_order)
-    relative = calibrated.indicator.relative_residual(residuals)
-    return calibrated.indicator(residuals, count), relative
+    indicator = calibrated.indicator
+    if indicator.is_constant:
+        return indicator(None, count), {}
+    if indicator.coarse is None:
+        measure = ResidualSize(run.solved, run.model, run.config, indicator.lattice)
+        sizes = measure(observed, first_order)
+    else:
+        compare = CoarseDifference(run.solved, run.model, indicator.coarse)
+        rows = torch.arange(count) if covered is None else covered.nonzero()[:, 0]
+        own = {name: samples.repeat(count).take(rows) for name, samples in observed.items()}
+        sizes = torch.full((count, len(indicator.units)), torch.nan, dtype=torch.float64)
+        if len(rows):
+            sizes[rows] = compare(own)
+    return indicator(sizes, count), {indicator.variable: indicator.relative_size(sizes)}
 
 
 def uncovered_inputs(

@@ -17,9 +17,11 @@ from piop.errors import NotSupportedError, UsageError
 from piop.fields import FunctionSamples
 from piop.metrics import rank_correlation, relative_l2
 from piop.problem import Problem
+from piop.run.error_bounds.coarse_choice import coarse_differences
 from piop.run.error_bounds.conformal import bounding_score, coverage
+from piop.run.error_bounds.indicator import Indicator, Measured
 from piop.run.error_bounds.linearised_error import LinearisedError, choose_lattice
-from piop.run.error_bounds.residual_indicator import Indicator, ResidualSize
+from piop.run.error_bounds.residual_size import ResidualSize
 from piop.run.evaluation import nonzero_solutions
 from piop.run.held_out import HeldOut, JudgedSamples
 from piop.training.build import Model
@@ -30,7 +32,8 @@ INPUTS = 150
 FEWEST = 20
 """Inputs with which there is a calibration at all."""
 PART_OF_REFERENCES = 0.6
-"""Part of the time of a calibration that its references may take; residuals take the rest."""
+"""Part of the time of a calibration that its references may take; what tells errors takes the rest.
+"""
 SELECTION = 3
 """One input in so many is for choices: of the lattice, of the indicator, whether corrections are
 kept. Scores come from the others, since a bound holds where choices do not look at its scores."""
@@ -101,10 +104,9 @@ class Calibration:
     def learn(
         cls,
         errors: Mapping[str, Tensor],
-        residuals: Tensor | None,
+        measured: Sequence[Measured],
         sensors: Mapping[str, int],
         identity: Mapping[str, Any],
-        lattice: tuple[int, ...] = (),
         times: tuple[float, ...] = (),
         over_time: Tensor | None = None,
     ) -> Self:
@@ -112,21 +114,19 @@ class Calibration:
 
         Args:
             errors: Unknown → relative L2 error of each input ``[B]`` float64, not finite for none.
-            residuals: As :class:`ResidualSize` returns them ``[B, E]``; None where it cannot.
+            measured: Of the predictions of the inputs, what may tell their errors; may be empty.
             sensors: Input → number of sensors.
             identity: What is calibrated.
-            lattice: Of the residuals.
             times: T times.
             over_time: Errors at them, relative to whole solutions ``[B, T]`` float64.
         """
         largest = torch.stack([*errors.values()]).amax(0)
         count = len(largest)
         chosen = selected(count)
-        selection = None if residuals is None else residuals[chosen]
-        indicator = Indicator.choose(selection, largest[chosen], lattice)
-        sizes = indicator(residuals, count)[~chosen]
+        indicator = Indicator.choose([own.take(chosen) for own in measured], largest[chosen])
+        sizes = indicator(indicator.sizes_among(measured), count)[~chosen]
         correlation = None
-        if indicator.needs_residual and len(sizes) > 1:
+        if not indicator.is_constant and len(sizes) > 1:
             correlation = rank_correlation(sizes, largest[~chosen])
         scores = {name: _nan_as_infinite(e[~chosen] / sizes) for name, e in errors.items()}
         if over_time is not None:
@@ -278,8 +278,12 @@ def calibrate_model(
     config: TrainingConfig,
     judged: JudgedSamples,
     identity: Mapping[str, Any],
+    seconds: float = math.inf,
 ) -> Calibration:
     """Compare predictions, and predictions less their linearised error, with references.
+
+    What may tell the error of a prediction is its residual, and where that does not tell it well,
+    its difference from a coarse solution.
 
     Args:
         problem: The problem, its parameters being numbers.
@@ -287,6 +291,7 @@ def calibrate_model(
         config: The run's choices.
         judged: Inputs that were never trained on, with solutions and predictions.
         identity: What is calibrated.
+        seconds: Time that coarse solutions may take.
     """
     judged = judged.take(nonzero_solutions(problem, judged.held_out).nonzero()[:, 0])
     held_out, prediction = judged.held_out, judged.prediction
@@ -298,16 +303,23 @@ def calibrate_model(
         problem, model, config, mean_of_selection(errors), held_out.take(choices)
     )
     linearised = LinearisedError(problem, model, lattice) if lattice else None
-    residuals = first_order = None
+    residuals: list[Measured] = []
+    first_order = None
     with suppress(NotSupportedError):
         first_order = linearised(inputs) if linearised else None
-        residuals = ResidualSize(problem, model, config, lattice)(inputs, first_order)
+        sizes = ResidualSize(problem, model, config, lattice)(inputs, first_order)
+        residuals = [Measured(sizes, lattice)]
+    few, largest = held_out.take(choices).inputs, torch.stack([*errors.values()]).amax(0)
+    known = [own.take(choices) for own in residuals]
+    differences = coarse_differences(problem, model, few, largest[choices], known, inputs, seconds)
 
-    def learn(errors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> Calibration:
+    def learn(
+        errors: Mapping[str, Tensor], values: Mapping[str, Tensor], measured: Sequence[Measured]
+    ) -> Calibration:
         over_time = errors_over_time(problem, held_out, values) if times else None
-        return Calibration.learn(errors, residuals, sensors, identity, lattice, times, over_time)
+        return Calibration.learn(errors, measured, sensors, identity, times, over_time)
 
-    found = learn(errors, prediction)
+    found = learn(errors, prediction, [*residuals, *differences])
     if linearised is None or first_order is None:
         return found
     less = linearised.interpolate(first_order.errors, held_out.queries)
@@ -318,7 +330,7 @@ def calibrate_model(
     remaining = errors_and_estimates(problem, held_out, corrected)
     if not mean_of_selection(remaining) < mean_of_selection(errors):
         return found
-    return replace(found, corrected=learn(remaining, corrected), correction=lattice)
+    return replace(found, corrected=learn(remaining, corrected, residuals), correction=lattice)
 
 
 IDENTITY = ("seed", "steps", "hash")

@@ -208,7 +208,7 @@ def test_each_unknown_has_a_bound_and_all_have_one_together():
     off = torch.ones(count, dtype=torch.float64)
     held_out = HeldOut({}, {}, Queries(), {"u": ones, "v": ones}, off, off.bool())
     errors = errors_and_estimates(Problem.from_yaml(TWO), held_out, prediction)
-    found = Calibration.learn(errors, None, {}, {})
+    found = Calibration.learn(errors, [], {}, {})
     assert found.selection == 10
     assert found.count == 20
     factor = found.indicator.factor
@@ -231,7 +231,7 @@ def test_a_prediction_that_is_no_number_counts_as_infinitely_wrong():
     off = torch.zeros(30, dtype=torch.float64)
     held_out = HeldOut({}, {}, Queries(), {"u": ones, "v": ones}, off, off == 0)
     errors = errors_and_estimates(Problem.from_yaml(TWO), held_out, prediction)
-    found = Calibration.learn(errors, None, {}, {})
+    found = Calibration.learn(errors, [], {}, {})
     assert int(found.scores["v"].isinf().sum()) == 10
     assert found.bounds(torch.ones(1), 0.9)[""].isinf().all()
     again = Calibration.from_json(

@@ -1,10 +1,6 @@
-"""Estimates of the error of one prediction by its residual, from its sensors alone."""
+"""Residuals of predictions, from their sensors alone."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Self, final
 
 import torch
 from torch import Tensor
@@ -24,11 +20,6 @@ from piop.training.config import TrainingConfig
 
 POINTS = 1024
 """Points at which the residual of an input is evaluated, the same for all inputs."""
-FEWEST = 10
-"""Inputs that the power of the residual is chosen on at least."""
-LEAST_CORRELATION = 0.3
-"""Correlation of the logarithms of residual and error below which the residual says nothing."""
-MOST_POWER = 1.5
 
 
 class ResidualSize:
@@ -112,93 +103,3 @@ class ResidualSize:
             at = self._at if self._residual.grid else self._at.expand(len(rows), -1, -1)
             found.append(evaluate(at).double().cpu().square().mean(1).expand(len(rows), -1))
         return torch.cat(found)
-
-
-@final
-@dataclass(frozen=True)
-class Indicator:
-    """A typical error, from the sizes of the residuals of an input: factor · residualᵖᵒʷᵉʳ.
-
-    Attributes:
-        units: Size of each equation's residual that counts as one ``[E]``; 1 on a lattice, where it
-            is a relative error; empty where the residual is not known, and the indicator the same
-            for all inputs.
-        power: 0 for the same indicator for all inputs.
-        factor: Relative L2 error at a residual of one.
-        least: Residual below which a smaller one says nothing more.
-        lattice: Of the residual, see :func:`piop.run.error_bounds.linearised_error.choose_lattice`.
-    """
-
-    units: tuple[float, ...]
-    power: float
-    factor: float
-    least: float
-    lattice: tuple[int, ...] = ()
-
-    @classmethod
-    def choose(
-        cls, residuals: Tensor | None, errors: Tensor, lattice: tuple[int, ...] = ()
-    ) -> Self:
-        """Fit an indicator to some inputs, which the quantile of scores must not come from.
-
-        Args:
-            residuals: As :class:`ResidualSize` returns them ``[n, E]``; None where it cannot.
-            errors: Their relative L2 errors ``[n]``.
-            lattice: Of the residuals.
-        """
-        positive = errors[errors.isfinite() & (errors > 0)]
-        typical = float(positive.log().mean().exp()) if len(positive) else 1.0
-        alike = cls((), 0.0, typical, 0.0)
-        if residuals is None:
-            return alike
-        known = residuals.isfinite().all(1) & errors.isfinite() & (errors > 0)
-        units = residuals[known].square().mean(0).sqrt()
-        if lattice:
-            units = torch.ones_like(units)
-        if int(known.sum()) < FEWEST or not bool((units > 0).all()):
-            return alike
-        found = cls(tuple(units.tolist()), 1.0, 1.0, 0.0)
-        size = found.relative_residual(residuals[known])
-        found = replace(found, least=float(size.min()) / 2)
-        x, y = size.log(), errors[known].log()
-        x, y = x - x.mean(), y - y.mean()
-        spread = x.square().sum() * y.square().sum()
-        if not spread > 0 or float((x * y).sum() / spread.sqrt()) < LEAST_CORRELATION:
-            return alike
-        power = min(float((x * y).sum() / x.square().sum()), MOST_POWER)
-        factor = float((errors[known].log() - power * size.log()).mean().exp())
-        return replace(found, power=power, factor=factor, lattice=lattice)
-
-    @property
-    def needs_residual(self) -> bool:
-        """Whether it differs from input to input."""
-        return self.power > 0
-
-    def __call__(self, residuals: Tensor | None, batch: int) -> Tensor:
-        """Return the indicator of each of B inputs ``[B]``.
-
-        Args:
-            residuals: Sizes of their residuals ``[B, E]``, where it needs them.
-            batch: B.
-        """
-        if not self.needs_residual or residuals is None:
-            return torch.full((batch,), self.factor, dtype=torch.float64)
-        return self.factor * self.relative_residual(residuals) ** self.power
-
-    def relative_residual(self, residuals: Tensor) -> Tensor:
-        """Return residuals ``[B, E]`` relative to those of a typical input ``[B]``."""
-        units = residuals.new_tensor(self.units)
-        return (residuals / units).square().mean(1).sqrt().clamp(min=self.least)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return what ``calibration.json`` holds."""
-        kind = "residual" if self.needs_residual else "none"
-        own = {"units": list(self.units), "power": self.power, "least": self.least}
-        own |= {"lattice": list(self.lattice)}
-        return {"kind": kind, "factor": self.factor, **own}
-
-    @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> Self:
-        """Read what :meth:`to_json` returned."""
-        units, lattice = tuple(found["units"]), tuple(found["lattice"])
-        return cls(units, found["power"], found["factor"], found["least"], lattice)
