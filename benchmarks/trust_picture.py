@@ -18,8 +18,8 @@ from matplotlib.ticker import NullFormatter
 
 from piop.problem import Problem
 from piop.run import Run, fit
+from piop.run.error_bounds.answers import indicators_of
 from piop.run.error_bounds.calibration import INPUTS, Calibration, errors_and_estimates
-from piop.run.error_bounds.residual_indicator import ResidualSize
 from piop.run.evaluation import nonzero_solutions, predict_held_out
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "error_bounds.png"
@@ -35,8 +35,8 @@ def draw(run: Run) -> Figure:
     prediction = predict_held_out(problem, model, held_out)
     errors = torch.stack([*errors_and_estimates(problem, held_out, prediction).values()]).amax(0)
     learned = run.calibrate(INPUTS)
-    size = ResidualSize(problem, model, run.config, learned.indicator.lattice)
-    bounds = learned.bounds(learned.indicator(size(held_out.inputs), len(errors)), 0.9)[""]
+    indicators, _ = indicators_of(run, learned, held_out.inputs, len(errors))
+    bounds = learned.bounds(indicators, 0.9)[""]
     plain = bounds.new_full(bounds.shape, float(same_for_all(run)))
     figure = Figure(figsize=(5.2, 4.2), layout="constrained")
     axes = figure.add_subplot()
@@ -58,7 +58,7 @@ def same_for_all(run: Run) -> torch.Tensor:
     held_out = run.sources.for_calibration(problem, INPUTS, 2000, 0).held_out()
     held_out = held_out.take(nonzero_solutions(problem, held_out).nonzero()[:, 0])
     prediction = predict_held_out(problem, run.model, held_out)
-    found = Calibration.learn(errors_and_estimates(problem, held_out, prediction), None, {}, {})
+    found = Calibration.learn(errors_and_estimates(problem, held_out, prediction), [], {}, {})
     return found.bounds(found.indicator(None, 1), 0.9)[""]
 
 
