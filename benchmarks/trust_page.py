@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from record import RESULTS
+from trust import DATA_ALONE
 
 PAGE = Path(__file__).parents[1] / "docs" / "trust_measured.md"
 HEAD = """# Trust, measured
@@ -22,15 +23,19 @@ one thread beside other work (so errors are larger than an idle machine's), fres
 predicted and solved; 200 times 150 of them, chosen at random, calibrate, and the others are
 bounded.
 
-- **error**: mean relative L2 error, the largest of all unknowns; **spread**: 95 % quantile over 5 %
-  quantile.
+- **n**: fresh inputs; **error**: mean relative L2 error, the largest of all unknowns; **spread**:
+  95 % quantile over 5 % quantile.
 - **coverage** at 80, 90 and 95 %: the share of inputs within their bounds; promised are {promised}.
 - **bound/error**: geometric mean at 90 %; **without**: with the same bound for all inputs.
-- **corr.**: rank correlation of indicator and error; — where the residual was not correlated
-  with the error.
+- **corr.**: rank correlation of indicator and error; — where no indicator was correlated with the
+  error.
+- **by**: the indicator that was chosen most often: the residual (the linearised error, where a
+  lattice resolves it), or the difference from a coarse solution.
 
-| problem | trained | inputs | error | spread | coverage | bound/error | without | corr. | commit |
-|---|---|---|---|---|---|---|---|---|---|
+Problems marked *data* are trained on solutions alone.
+
+| problem | trained | n | error | spread | coverage | bound/error | without | corr. | by | commit |
+|---|---|---|---|---|---|---|---|---|---|---|
 """
 ENSEMBLES = """
 ## Beside an ensemble
@@ -83,8 +88,16 @@ def bounds_row(key: str, cell: dict[str, Any]) -> str:
     correlation = "—" if cell["correlation"] is None else f"{cell['correlation']:.2f}"
     numbers = f"{cell['error']:.2g} | {cell['spread']:.2g} | {coverage}"
     ratios = f"{cell['bound_over_error']:.2f} | {cell['without_residual']:.2f} | {correlation}"
-    first = f"`{name}` | {time} | {cell['inputs']}"
-    return f"| {first} | {numbers} | {ratios} | {cell['commit']} |"
+    first = f"`{name}` | {time}{', *data*' * (name in DATA_ALONE)} | {cell['inputs']}"
+    return f"| {first} | {numbers} | {ratios} | {indicator_of(cell)} | {cell['commit']} |"
+
+
+def indicator_of(cell: dict[str, Any]) -> str:
+    """Name the indicator of a cell; before coarse solutions there was the residual alone."""
+    names = {"coarse_difference": "coarse solution", "residual": "residual", "none": "—"}
+    older = {"residual": cell.get("with_residual", 0.0), "none": 0.5}
+    kinds = cell.get("indicators", older)
+    return names[max(kinds, key=lambda kind: kinds[kind])]
 
 
 def correction_rows(cells: dict[str, Any]) -> str:
