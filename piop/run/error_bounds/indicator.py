@@ -136,11 +136,11 @@ class Indicator:
         """
         if self.is_constant or sizes is None:
             return torch.full((batch,), self.factor, dtype=torch.float64)
-        return self.factor * self.relative_size(sizes) ** self.power
+        return self.factor * self.relative_size(sizes).clamp(min=self.least) ** self.power
 
     def relative_size(self, sizes: Tensor) -> Tensor:
         """Return sizes ``[B, E]`` relative to their units, of all equations together ``[B]``."""
-        return _mean_size(sizes / sizes.new_tensor(self.units)).clamp(min=self.least)
+        return _mean_size(sizes / sizes.new_tensor(self.units))
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``calibration.json`` holds."""
