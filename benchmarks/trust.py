@@ -205,7 +205,8 @@ def main() -> None:
                 held_out = drawn.take(torch.arange(FOR_CHOICES, len(drawn.accepted)))
                 errors, commit = errors_of(runs[0], held_out), environment()["commit"]
                 measured = measured_of(runs[0], held_out, few)
-                found = measure(errors, measured) | {"commit": commit}
+                found = measure(errors, measured)
+                found |= {"data_alone": name in DATA_ALONE, "commit": commit}
                 if options.ensemble:
                     spread = measure(errors, [Measured(spread_of(runs, held_out))])
                     ensembles[key] = {"spread": spread, "residual": found}

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from record import RESULTS
-from trust import DATA_ALONE
 
 PAGE = Path(__file__).parents[1] / "docs" / "trust_measured.md"
 HEAD = """# Trust, measured
@@ -18,13 +17,13 @@ what they are is in [trust.md](trust.md).
 BOUNDS = """
 ## Error bounds
 
-`{command}`, {machine}. After training for the time given, with the default recipe, uncompiled on
-one thread beside other work (so errors are larger than an idle machine's), fresh inputs are
-predicted and solved; 200 times 150 of them, chosen at random, calibrate, and the others are
-bounded.
+`python benchmarks/trust.py --threads 1`, {machine}; where n is neither 1000 nor 500, with
+`--draws`. After training for the time given, with the default recipe, uncompiled on one thread
+beside other work (so errors are larger than an idle machine's), n fresh inputs are predicted and
+solved; 200 times 150 of them, chosen at random, calibrate, and the others are bounded.
 
-- **n**: fresh inputs; **error**: mean relative L2 error, the largest of all unknowns; **spread**:
-  95 % quantile over 5 % quantile.
+- **error**: mean relative L2 error, the largest of all unknowns; **spread**: 95 % quantile over 5 %
+  quantile.
 - **coverage** at 80, 90 and 95 %: the share of inputs within their bounds; promised are {promised}.
 - **bound/error**: geometric mean at 90 %; **without**: with the same bound for all inputs.
 - **corr.**: rank correlation of indicator and error; — where no indicator was correlated with the
@@ -88,7 +87,7 @@ def bounds_row(key: str, cell: dict[str, Any]) -> str:
     correlation = "—" if cell["correlation"] is None else f"{cell['correlation']:.2f}"
     numbers = f"{cell['error']:.2g} | {cell['spread']:.2g} | {coverage}"
     ratios = f"{cell['bound_over_error']:.2f} | {cell['without_residual']:.2f} | {correlation}"
-    first = f"`{name}` | {time}{', *data*' * (name in DATA_ALONE)} | {cell['inputs']}"
+    first = f"`{name}` | {time}{', *data*' if cell.get('data_alone') else ''} | {cell['inputs']}"
     return f"| {first} | {numbers} | {ratios} | {indicator_of(cell)} | {cell['commit']} |"
 
 
@@ -147,9 +146,7 @@ def write_page() -> None:
     inputs = json.loads((RESULTS / "typicality.json").read_text())
     cells = bounds["cells"]
     promised = ", ".join(f"{100 * v:.1f}" for v in next(iter(cells.values()))["promised"].values())
-    text = HEAD + BOUNDS.format(
-        command=bounds["command"], machine=machine_of(bounds), promised=promised
-    )
+    text = HEAD + BOUNDS.format(machine=machine_of(bounds), promised=promised)
     text += "\n".join(bounds_row(key, cells[key]) for key in sorted(cells)) + "\n"
     if ensembles := bounds.get("ensembles"):
         text += ENSEMBLES.format(command="python benchmarks/trust.py --ensemble --times 20s")
