@@ -29,7 +29,8 @@ solved; 200 times 150 of them, chosen at random, calibrate, and the others are b
 - **corr.**: rank correlation of indicator and error; — where no indicator was correlated with the
   error.
 - **by**: the indicator that was chosen most often: the residual (the linearised error, where a
-  lattice resolves it), or the difference from a coarse solution.
+  lattice resolves it), or the difference from a coarse solution; † where the row was
+  measured before there were coarse solutions.
 
 Problems marked *data* are trained on solutions alone.
 
@@ -94,8 +95,9 @@ def bounds_row(key: str, cell: dict[str, Any]) -> str:
 def indicator_of(cell: dict[str, Any]) -> str:
     """Name the indicator of a cell; before coarse solutions there was the residual alone."""
     names = {"coarse_difference": "coarse solution", "residual": "residual", "none": "—"}
-    older = {"residual": cell.get("with_residual", 0.0), "none": 0.5}
-    kinds = cell.get("indicators", older)
+    kinds = cell.get("indicators")
+    if kinds is None:
+        return "residual†" if cell["with_residual"] > 0.5 else "—†"
     return names[max(kinds, key=lambda kind: kinds[kind])]
 
 
