@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--threads", type=int)
     parser.add_argument("--ensemble", action="store_true")
-    parser.add_argument("--data", type=Path, default=Path("data"), metavar="FOLDER")
+    parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()), metavar="FOLDER")
     options = parser.parse_args()
     path = RESULTS / "trust.json"
     stored = json.loads(path.read_text()) if path.exists() else {}

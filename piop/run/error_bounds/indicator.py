@@ -98,7 +98,7 @@ class Indicator:
     coarse: CoarseLevels | None = None
 
     @classmethod
-    def choose(cls, measured: Sequence[Measured], errors: Tensor) -> Self:
+    def choose(cls, measured: Sequence[Measured], errors: Tensor) -> Indicator:
         """Fit an indicator to some inputs, which the quantile of scores must not come from.
 
         Args:
