@@ -64,9 +64,8 @@ PROBLEMS = (
     "gray_scott",
     "stokes_channel",
     "darcy",
-    "electrostatics",
 )
-DATA_ALONE = {"darcy": 500, "electrostatics": 150}
+DATA_ALONE = {"darcy": 500}
 """Problems that are trained on so many solutions alone, of which a tenth is held out."""
 OPERATORS = 5
 """Operators of an ensemble."""

@@ -98,13 +98,13 @@ def choose_coarse(
     tolerance = min(max(PART * typical, usual_tolerance(problem)), LOOSEST)
     begun, count = time.perf_counter(), min(SAMPLES, len(errors))
     few = {name: samples.take(slice(count)) for name, samples in observed.items()}
+    first = CoarseDifference(problem, model, CoarseLevels(1, tolerance))
     most = MOST_PREDICTIONS * _seconds_of_predictions(problem, model, few)
+    first({name: samples.take(slice(1)) for name, samples in few.items()})  # prepares once
     best, best_agreement = None, -1.0
     for levels in range(1, MOST_LEVELS + 1):
         found = CoarseLevels(levels, tolerance)
         compare = CoarseDifference(problem, model, found)
-        if levels == 1:  # what is prepared once is not counted
-            compare({name: samples.take(slice(1)) for name, samples in few.items()})
         start = time.perf_counter()
         compare(few)
         taken = time.perf_counter() - start

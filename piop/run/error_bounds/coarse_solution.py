@@ -9,7 +9,6 @@ from typing import Any, Self, final
 import torch
 from torch import Tensor
 
-from piop.datasets import Queries
 from piop.errors import DataError, NotSupportedError, SolverError
 from piop.fields import InputFunction
 from piop.metrics import relative_l2
@@ -62,9 +61,14 @@ class CoarseDifference:
         problem: The problem, its parameters being numbers.
         model: The operator.
         levels: How far the solver refines.
+
+    Raises:
+        NotSupportedError: On shapes, whose solver does not refine level by level.
     """
 
     def __init__(self, problem: Problem, model: Model, levels: CoarseLevels) -> None:
+        if not problem.domain.is_box:
+            raise NotSupportedError(f"{problem.name}: no coarse solutions on shapes")
         self._problem, self._model, self._levels = problem, model, levels
         limits, end = GRID_LIMITS[len(problem.space)], model.operator.end_only
         self._queries = save_grid(problem, limits, end)
@@ -91,10 +95,7 @@ class CoarseDifference:
         found = torch.full((batch, len(problem.unknowns)), torch.inf, dtype=torch.float64)
         for rows, solution in self._solutions(interpolate_inputs(problem, observed), batch):
             own = {name: samples.take(rows) for name, samples in observed.items()}
-            at = self._queries
-            if solution.points is not None:
-                at = Queries(points=solution.points.cpu().double().expand(len(rows), -1, -1))
-            values = predict_values(problem, self._model, own, at)
+            values = predict_values(problem, self._model, own, self._queries)
             for column, name in enumerate(problem.unknowns):
                 truth = solution.values[name].double().cpu()
                 predicted = values[..., problem.channels.index(name)].reshape(truth.shape)

@@ -71,6 +71,13 @@ def test_of_a_problem_without_a_solver_there_are_no_differences(trained, monkeyp
     assert coarse_differences(*own, inputs, torch.arange(1.0, 13), [], inputs) == []
 
 
+def test_on_shapes_there_are_no_differences(trained):
+    problem = Problem.from_file("poisson_lshape")
+    with pytest.raises(NotSupportedError, match="poisson_lshape: no coarse solutions on shapes"):
+        CoarseDifference(problem, trained.model, COARSE)
+    assert coarse_differences(problem, trained.model, {}, torch.ones(12), [], {}) == []
+
+
 @pytest.fixture
 def selection(trained):
     held_out = trained.held_out(12, seed=3)
