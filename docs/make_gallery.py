@@ -25,7 +25,7 @@ EQUATION = """
 ## Trained on the equation alone
 
 Mean relative L2 error on held-out inputs against the reference solution, after the training time
-named, with the default recipe on two CPU cores. Pictures show reference, prediction and error.
+named, with the default recipe on one or two CPU cores. Pictures show reference, prediction and error.
 All numbers, with machines, steps and seconds, are in [Every problem, measured](problems.md).
 """
 DATA = """
