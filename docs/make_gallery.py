@@ -25,8 +25,9 @@ EQUATION = """
 ## Trained on the equation alone
 
 Mean relative L2 error on held-out inputs against the reference solution, after the training time
-named, with the default recipe on one or two CPU cores. Pictures show reference, prediction and error.
-All numbers, with machines, steps and seconds, are in [Every problem, measured](problems.md).
+named, with the default recipe on one or two CPU cores. Pictures show reference, prediction and
+error. All numbers, with machines, steps and seconds, are in [Every problem,
+measured](problems.md).
 """
 DATA = """
 ## Trained on data
