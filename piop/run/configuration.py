@@ -34,7 +34,7 @@ from piop.training.config import (
     settings_for,
 )
 
-FEW_FUNCTIONS = 2
+FEW_FUNCTIONS = 4
 """Functions of a step in more than one dimension of space, on a CPU."""
 RECIPE_SETTINGS = frozenset(vars(OptimiserConfig())) | frozenset(vars(AdaptiveConfig()))
 """Settings of the optimiser and of the weights that learn."""

@@ -94,7 +94,7 @@ def test_what_the_equations_do_not_allow_is_refused_at_its_place(solve, why):
 
 @pytest.mark.parametrize(
     ("name", "device", "functions"),
-    [("burgers", "cpu", 8), ("heat2d", "cpu", 2), ("heat3d", "cpu", 2), ("heat2d", "cuda", 8)],
+    [("burgers", "cpu", 8), ("heat2d", "cpu", 4), ("heat3d", "cpu", 4), ("heat2d", "cuda", 8)],
 )
 def test_steps_in_several_dimensions_have_few_functions_on_a_cpu(name, device, functions):
     problem = Problem.from_file(name)
