@@ -28,14 +28,11 @@ from piop.training.config import (
     LossConfig,
     MachineConfig,
     OptimiserConfig,
-    PointsConfig,
     TrainingConfig,
     apply_settings,
     settings_for,
 )
 
-FEW_FUNCTIONS = 4
-"""Functions of a step in more than one dimension of space, on a CPU."""
 RECIPE_SETTINGS = frozenset(vars(OptimiserConfig())) | frozenset(vars(AdaptiveConfig()))
 """Settings of the optimiser and of the weights that learn."""
 
@@ -69,7 +66,7 @@ def configure(
         own = _without(own, {"learning_rate"})  # a step size is one optimiser's
     if not preset_of(config, {**own, **(settings or {})}).build.field.pointwise:
         own = _without(own, settings_for(POINTWISE))  # its points, which are drawn
-    chosen = {**defaults_of_problem(problem, config.machine.device), **own, **(settings or {})}
+    chosen = {**defaults_of_problem(problem), **own, **(settings or {})}
     return apply_settings(config, chosen, vars(preset_of(config, chosen).config))
 
 
@@ -122,22 +119,14 @@ def _without(settings: Mapping[str, Any], keys: Collection[str]) -> dict[str, An
     return {key: value for key, value in settings.items() if key not in keys}
 
 
-def defaults_of_problem(problem: Problem, device: str) -> dict[str, Any]:
+def defaults_of_problem(problem: Problem) -> dict[str, Any]:
     """Settings that go with a kind of problem, where neither spec nor user says otherwise.
 
-    Linear equations have no fronts to damp; more dimensions want more points per function. There a
-    step is expensive, and on a CPU, which small batches fill, more steps of fewer functions learn
-    more in the same time (docs/training.md).
-
-    Args:
-        problem: The problem.
-        device: Where it is trained.
+    Linear equations have no fronts to damp; more dimensions want more points per function.
     """
-    dimensions, usual = len(problem.space), PointsConfig().functions
-    queries = {0: 64, 1: 128, 2: 192, 3: 256}[dimensions]
-    functions = FEW_FUNCTIONS if dimensions > 1 and device == "cpu" else usual
+    queries = {0: 64, 1: 128, 2: 192, 3: 256}[len(problem.space)]
     front = 0.0 if is_linear(problem) else LossConfig().front
-    return {"queries": queries, "functions": functions, "front": front}
+    return {"queries": queries, "front": front}
 
 
 def choose_device(requested: str | None) -> str:

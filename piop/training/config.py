@@ -98,9 +98,8 @@ class PointsConfig:
     """Functions and points of one training step.
 
     Attributes:
-        functions: B, random input functions per step. Many small steps beat few large ones: on a
-            CPU 4 in two and three dimensions. Of equations that are integrated on lattices 2 to 16,
-            so that these have about 4096 points.
+        functions: B, random input functions per step. Many small steps beat few large ones. Of
+            equations that are integrated on lattices 2 to 16, so that these have about 4096 points.
         queries: N, collocation points per function; 192 in two dimensions, 256 in three.
         method: How collocation points are placed.
         shared: All functions of a step share its points, so that a network does once what depends

@@ -4,7 +4,7 @@ import pytest
 
 from piop.errors import SpecError
 from piop.problem import Problem
-from piop.run.configuration import check_recipe, configure, defaults_of_problem
+from piop.run.configuration import check_recipe, configure
 from piop.spec.load import builtin_names
 from piop.training.config import BudgetConfig, TrainingConfig
 
@@ -90,16 +90,3 @@ def test_what_the_equations_do_not_allow_is_refused_at_its_place(solve, why):
     walls = Problem(**{**SPEC, "boundary": {"x": {"neumann": {"u": 0}}}, "solve": solve})
     with pytest.raises(SpecError, match=f"solve: {why}"):
         check_recipe(walls)
-
-
-@pytest.mark.parametrize(
-    ("name", "device", "functions"),
-    [("burgers", "cpu", 8), ("heat2d", "cpu", 4), ("heat3d", "cpu", 4), ("heat2d", "cuda", 8)],
-)
-def test_steps_in_several_dimensions_have_few_functions_on_a_cpu(name, device, functions):
-    problem = Problem.from_file(name)
-    assert defaults_of_problem(problem, device)["functions"] == functions
-    start = TrainingConfig(BudgetConfig(steps=1))
-    if device == "cpu":
-        assert configure(problem, start, None, None).points.functions == functions
-    assert configure(problem, start, None, {"functions": 5}).points.functions == 5
