@@ -44,7 +44,7 @@ from piop.run.error_bounds.calibration import (
 )
 from piop.run.error_bounds.coarse_choice import coarse_differences
 from piop.run.error_bounds.conformal import coverage
-from piop.run.error_bounds.indicator import Measured
+from piop.run.error_bounds.indicator import Measurement
 from piop.run.error_bounds.linearised_error import choose_lattice
 from piop.run.error_bounds.residual_size import ResidualSize
 from piop.run.evaluation import nonzero_solutions, predict_held_out
@@ -98,7 +98,7 @@ def errors_of(run: Run, held_out: HeldOut) -> dict[str, Tensor]:
     return errors_and_estimates(run.solved, held_out, prediction)
 
 
-def measured_of(run: Run, held_out: HeldOut, few: HeldOut) -> list[Measured]:
+def measured_of(run: Run, held_out: HeldOut, few: HeldOut) -> list[Measurement]:
     """Return what may tell the errors of predictions.
 
     Args:
@@ -111,8 +111,8 @@ def measured_of(run: Run, held_out: HeldOut, few: HeldOut) -> list[Measured]:
     with suppress(NotSupportedError):
         lattice = choose_lattice(*own, mean_of_selection(errors), few)
         size = ResidualSize(*own, lattice)
-        residuals = [Measured(size(held_out.inputs), lattice)]
-        chosen = [Measured(size(few.inputs), lattice)]
+        residuals = [Measurement(size(held_out.inputs), lattice)]
+        chosen = [Measurement(size(few.inputs), lattice)]
     largest = torch.stack([*errors.values()]).amax(0)
     return residuals + coarse_differences(*own[:2], few.inputs, largest, chosen, held_out.inputs)
 
@@ -128,7 +128,7 @@ def spread_of(runs: Sequence[Run], held_out: HeldOut) -> Tensor:
     return torch.stack(columns, -1)
 
 
-def measure(errors: dict[str, Tensor], measured: Sequence[Measured]) -> dict[str, Any]:
+def measure(errors: dict[str, Tensor], measured: Sequence[Measurement]) -> dict[str, Any]:
     """Calibrate on random parts of a pool, and bound the rest."""
     generator = torch.Generator().manual_seed(0)
     largest = torch.stack([*errors.values()]).amax(0)
@@ -207,7 +207,7 @@ def main() -> None:
                 found = measure(errors, measured)
                 found |= {"data_alone": name in DATA_ALONE, "commit": commit}
                 if options.ensemble:
-                    spread = measure(errors, [Measured(spread_of(runs, held_out))])
+                    spread = measure(errors, [Measurement(spread_of(runs, held_out))])
                     ensembles[key] = {"spread": spread, "residual": found}
                 else:
                     cells[key] = found

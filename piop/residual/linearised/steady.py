@@ -39,7 +39,7 @@ MOST_EACH_STEP = 700
 """Values of all unknowns up to which J e = r is solved in each step of a training."""
 STEPS_PER_SOLUTION = 32
 """Beyond that, once in so many steps: with 1380 values a solution takes 0.3 s of one core and each
-function, its step without it 0.02 s (``cavity_cvit``)."""
+function, its step without it 0.013 s (``cavity_cvit``)."""
 
 
 @final

@@ -19,7 +19,7 @@ from piop.metrics import rank_correlation, relative_l2
 from piop.problem import Problem
 from piop.run.error_bounds.coarse_choice import coarse_differences
 from piop.run.error_bounds.conformal import bounding_score, coverage
-from piop.run.error_bounds.indicator import Indicator, Measured
+from piop.run.error_bounds.indicator import Indicator, Measurement
 from piop.run.error_bounds.linearised_error import LinearisedError, choose_lattice
 from piop.run.error_bounds.residual_size import ResidualSize
 from piop.run.evaluation import nonzero_solutions
@@ -104,7 +104,7 @@ class Calibration:
     def learn(
         cls,
         errors: Mapping[str, Tensor],
-        measured: Sequence[Measured],
+        measured: Sequence[Measurement],
         sensors: Mapping[str, int],
         identity: Mapping[str, Any],
         times: tuple[float, ...] = (),
@@ -303,18 +303,18 @@ def calibrate_model(
         problem, model, config, mean_of_selection(errors), held_out.take(choices)
     )
     linearised = LinearisedError(problem, model, lattice) if lattice else None
-    residuals: list[Measured] = []
+    residuals: list[Measurement] = []
     first_order = None
     with suppress(NotSupportedError):
         first_order = linearised(inputs) if linearised else None
         sizes = ResidualSize(problem, model, config, lattice)(inputs, first_order)
-        residuals = [Measured(sizes, lattice)]
+        residuals = [Measurement(sizes, lattice)]
     few, largest = held_out.take(choices).inputs, torch.stack([*errors.values()]).amax(0)
     known = [own.take(choices) for own in residuals]
     differences = coarse_differences(problem, model, few, largest[choices], known, inputs, seconds)
 
     def learn(
-        errors: Mapping[str, Tensor], values: Mapping[str, Tensor], measured: Sequence[Measured]
+        errors: Mapping[str, Tensor], values: Mapping[str, Tensor], measured: Sequence[Measurement]
     ) -> Calibration:
         over_time = errors_over_time(problem, held_out, values) if times else None
         return Calibration.learn(errors, measured, sensors, identity, times, over_time)

@@ -14,7 +14,7 @@ from piop.models.core.base import Inputs
 from piop.problem import Problem
 from piop.problem.capabilities import usual_tolerance
 from piop.run.error_bounds.coarse_solution import CoarseDifference, CoarseLevels
-from piop.run.error_bounds.indicator import Measured
+from piop.run.error_bounds.indicator import Measurement
 from piop.run.prediction import predict_values
 from piop.run.user_inputs import save_grid
 from piop.run.worth import LOOSEST, SAMPLES
@@ -35,10 +35,10 @@ def coarse_differences(
     model: Model,
     few: Inputs,
     errors: Tensor,
-    residuals: Sequence[Measured],
+    residuals: Sequence[Measurement],
     inputs: Inputs,
     seconds: float = math.inf,
-) -> list[Measured]:
+) -> list[Measurement]:
     """Compare predictions with coarse solutions, unless residuals tell their errors already.
 
     Args:
@@ -60,7 +60,7 @@ def coarse_differences(
     with suppress(NotSupportedError):
         coarse = choose_coarse(problem, model, few, errors, count, seconds)
         if coarse is not None:
-            return [Measured(CoarseDifference(problem, model, coarse)(inputs), coarse=coarse)]
+            return [Measurement(CoarseDifference(problem, model, coarse)(inputs), coarse=coarse)]
     return []
 
 
@@ -111,7 +111,7 @@ def choose_coarse(
         needed = taken / count * (len(errors) + all_inputs)
         if taken > most or needed > seconds - (time.perf_counter() - begun):
             break
-        agreement = Measured(compare(observed), coarse=found).agreement(errors)
+        agreement = Measurement(compare(observed), coarse=found).agreement(errors)
         if agreement > best_agreement:
             best, best_agreement = found, agreement
         if agreement >= ENOUGH:

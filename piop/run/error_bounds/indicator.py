@@ -21,7 +21,7 @@ MOST_POWER = 1.5
 
 @final
 @dataclass(frozen=True)
-class Measured:
+class Measurement:
     """What was measured of the predictions of B inputs, and how.
 
     Attributes:
@@ -41,7 +41,7 @@ class Measured:
         """Whether sizes are relative errors, not residuals in units of their own."""
         return bool(self.lattice) or self.coarse is not None
 
-    def take(self, index: Tensor) -> Measured:
+    def take(self, index: Tensor) -> Measurement:
         """Return what was measured of these inputs."""
         return replace(self, sizes=self.sizes[index])
 
@@ -86,7 +86,7 @@ class Indicator:
         power: 0 for the same indicator for all inputs.
         factor: Relative L2 error at a size of one.
         least: Size below which a smaller one says nothing more.
-        lattice: Of the residual, see :class:`Measured`.
+        lattice: Of the residual, see :class:`Measurement`.
         coarse: How far coarse solutions are refined; None where residuals are measured.
     """
 
@@ -98,7 +98,7 @@ class Indicator:
     coarse: CoarseLevels | None = None
 
     @classmethod
-    def choose(cls, measured: Sequence[Measured], errors: Tensor) -> Indicator:
+    def choose(cls, measured: Sequence[Measurement], errors: Tensor) -> Indicator:
         """Fit an indicator to some inputs, which the quantile of scores must not come from.
 
         Args:
@@ -122,7 +122,7 @@ class Indicator:
         """The variable of a prediction that says what was measured."""
         return RESIDUAL if self.coarse is None else COARSE_DIFFERENCE
 
-    def sizes_among(self, measured: Sequence[Measured]) -> Tensor | None:
+    def sizes_among(self, measured: Sequence[Measurement]) -> Tensor | None:
         """Return what it is made of ``[B, E]``; None where it is the same for all inputs."""
         own = (m.sizes for m in measured if (m.lattice, m.coarse) == (self.lattice, self.coarse))
         return None if self.is_constant else next(own)

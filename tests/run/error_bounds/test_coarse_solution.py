@@ -15,7 +15,7 @@ from piop.run.error_bounds import answers, coarse_choice, coarse_solution
 from piop.run.error_bounds.calibration import errors_and_estimates
 from piop.run.error_bounds.coarse_choice import choose_coarse, coarse_differences
 from piop.run.error_bounds.coarse_solution import CoarseDifference, CoarseLevels
-from piop.run.error_bounds.indicator import Measured
+from piop.run.error_bounds.indicator import Measurement
 from piop.run.evaluation import predict_held_out
 
 COARSE = CoarseLevels(2, 0.1)
@@ -123,7 +123,7 @@ def test_where_residuals_tell_the_errors_nothing_is_solved(selection, monkeypatc
 
     monkeypatch.setattr(coarse_solution, "solve_reference", refuse)
     problem, model, inputs, errors, _ = selection
-    exact = [Measured(errors[:, None])]
+    exact = [Measurement(errors[:, None])]
     assert coarse_differences(problem, model, inputs, errors, exact, inputs) == []
 
 
