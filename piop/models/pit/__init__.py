@@ -7,7 +7,7 @@ from piop.models.pit.network import PIT, PITConfig
 from piop.models.pit.published import PaperPIT, PaperPITConfig
 
 PRESETS: Presets = {
-    "default": Preset(PIT, PITConfig()),
+    "default": Preset(PIT, PITConfig(), windowed={"blocks": 1}),
     "paper": Preset(
         PaperPIT,
         PaperPITConfig(),
