@@ -11,12 +11,12 @@ import time
 import webbrowser
 from collections.abc import Callable
 from importlib.resources import files
-from importlib.util import find_spec
 from typing import Any, final
 
 from piop import web
 from piop.errors import PiopError, UsageError
 from piop.explore.limits import MESSAGES_PER_SECOND, SOCKETS, UPLOAD_BYTES
+from piop.extras import require_extra
 
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost")
@@ -34,20 +34,6 @@ HEADERS = [
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"cache-control", b"no-store"),
 ]  # fmt: skip
-
-
-def require_extra() -> None:
-    """Make sure that the packages of the page are installed.
-
-    Raises:
-        UsageError: Naming the missing one, and how to install it.
-    """
-    for name in PACKAGES:
-        if find_spec(name) is None:
-            raise UsageError(
-                f"explore needs the package {name}, which is not installed: "
-                "pip install 'piop[explore]'"
-            )
 
 
 def listen(port: int | None) -> socket.socket:
@@ -262,7 +248,7 @@ def serve(
         UsageError: If the extra is missing, the port is taken, or the source cannot be shown.
         SpecError: If it is no spec.
     """
-    require_extra()
+    require_extra("explore", PACKAGES, "explore")
     from piop.explore.explored import Explored
 
     explored = Explored.open(source, device)

@@ -10,7 +10,6 @@ import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, final
 
@@ -18,10 +17,11 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from piop.errors import NotSupportedError, UsageError
+from piop.errors import NotSupportedError
 from piop.export.prediction import Prediction
 from piop.export.real_graph import Rule, acos_by_newton, atan_by_newton
 from piop.export.sensors import FixedSensors, FreeSensors, SensorArguments
+from piop.extras import require_extra
 from piop.problem import Problem
 
 Evaluate = Callable[[Sequence[Tensor]], list[Tensor]]
@@ -55,12 +55,7 @@ class ExportFormat(ABC):
         Raises:
             UsageError: If one is missing.
         """
-        missing = [name for name in self.packages if find_spec(name) is None]
-        if missing:
-            raise UsageError(
-                f"format {self.name} needs {', '.join(missing)}; install the extra: "
-                "pip install 'piop[export]'"
-            )
+        require_extra("export", self.packages, f"format {self.name}")
 
     @abstractmethod
     def sensors(

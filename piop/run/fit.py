@@ -16,6 +16,7 @@ import torch
 from piop.arguments import callback, flag, mapping, whole_number
 from piop.datasets import AnyDataset
 from piop.errors import TrainingError, UsageError, noting_interrupt
+from piop.extras import require_extra
 from piop.job_phases import JobPhase, JobPhases
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem
@@ -35,7 +36,7 @@ from piop.run.job import Job, plan_job, require_pairs
 from piop.run.notebook_progress import NotebookProgress, in_notebook
 from piop.run.run import Run
 from piop.run.sources import RunSources
-from piop.run.tensorboard import TensorBoard, require_tensorboard
+from piop.run.tensorboard import TensorBoard
 from piop.run.threads import threads_of
 from piop.training.batches.batch import BatchSource
 from piop.training.build import Model, build_model, build_objective, build_source
@@ -396,7 +397,7 @@ def _callbacks(
     """
     found = Callbacks.of(given)
     if flag("tensorboard", tensorboard):
-        require_tensorboard()
+        require_extra("tensorboard", ["tensorboard"], "tensorboard")
         found = Callbacks([*found.given, TensorBoard()])
     take = callback(progress)
     return found if take is None else Callbacks([on_rows(take), *found.given])

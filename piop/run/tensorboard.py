@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from piop.errors import PiopError, UsageError
+from piop.errors import PiopError
 from piop.inferred_parameters import INFERRED
 from piop.run.folder import EVALUATION, TENSORBOARD
 from piop.training.loop.callbacks import HELD_OUT, TrainingEvent
@@ -28,19 +27,6 @@ TAGS = {
 }
 """Name in the metrics → tag, where it is not a term of the loss."""
 FIGURES = ("fields", "error_over_time", "residual")
-
-
-def require_tensorboard() -> None:
-    """Make sure that TensorBoard is installed, without importing it.
-
-    Raises:
-        UsageError: With the command that installs it.
-    """
-    if find_spec("tensorboard") is None:
-        raise UsageError(
-            "tensorboard: the package tensorboard is not installed. Install it with: "
-            "pip install 'piop[tensorboard]'"
-        )
 
 
 @final

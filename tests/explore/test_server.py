@@ -275,8 +275,8 @@ def test_a_port_in_use_is_refused(served):
 
 
 def test_a_missing_extra_is_named_with_its_command(monkeypatch, tmp_path):
-    monkeypatch.setattr(server, "find_spec", lambda name: None if name == "uvicorn" else object())
-    with pytest.raises(UsageError, match=r"package uvicorn.*pip install 'piop\[explore\]'"):
+    monkeypatch.setattr("piop.extras.find_spec", lambda name: None if name == "uvicorn" else name)
+    with pytest.raises(UsageError, match=r"needs uvicorn; .* pip install 'piop\[explore\]'"):
         server.serve("burgers")
 
 

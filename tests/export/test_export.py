@@ -149,7 +149,7 @@ class TestRefusals:
     def test_a_missing_extra(self, heat, tmp_path, monkeypatch):
         found = importlib.util.find_spec
         missing = lambda name: None if name == "onnxscript" else found(name)  # noqa: E731
-        monkeypatch.setattr("piop.export.formats.find_spec", missing)
+        monkeypatch.setattr("piop.extras.find_spec", missing)
         message = self.refused(heat, tmp_path / "f.onnx")
         assert "needs onnxscript" in message
         assert "pip install 'piop[export]'" in message

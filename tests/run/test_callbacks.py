@@ -100,8 +100,8 @@ def test_wrong_callbacks_begin_nothing(heat, tmp_path):
 def test_without_tensorboard_its_command_is_given_before_anything_begins(
     heat, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("piop.run.tensorboard.find_spec", lambda _: None)
-    with pytest.raises(UsageError, match=r"not installed. Install it with: pip install 'piop\["):
+    monkeypatch.setattr("piop.extras.find_spec", lambda _: None)
+    with pytest.raises(UsageError, match=r"needs tensorboard; .* 'piop\[tensorboard\]'"):
         heat.fit(steps=2, out=tmp_path / "r", tensorboard=True, **FEW)
     assert not (tmp_path / "r").exists()
 
