@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,13 +11,13 @@ from piop.errors import UsageError
 from piop.problem import Problem
 from piop.residual import Lattice
 from piop.run.data import GivenData, note_grids, training_and_held_out, usable_data
-from piop.training.choices import choose_windows, preset_of, trained_problem
+from piop.training.choices import choose_windows, trained_problem
 from piop.training.config import TrainingConfig, apply_settings
 from piop.training.distributed import Processes
 from piop.training.integration_lattice import settings_on
 from piop.training.loss.statistics import Statistics, find_statistics
 from piop.training.requirements import require_backbone, require_choices, require_range
-from piop.training.state_waves import States, window_statistics
+from piop.training.state_waves import window_statistics
 
 
 @dataclass(frozen=True)
@@ -68,31 +68,15 @@ def plan_job(
         statistics = replace(statistics, lattice=states.lattice)
         if states.sizes:
             statistics = replace(statistics, channel_scale=states.sizes)
-    config = _adapted(config, states, given_names)
+        usual = settings_on(Lattice.of(states.lattice))
+        own = {key: value for key, value in usual.items() if key not in given_names}
+        config = apply_settings(config, own, {})
     trained = trained_problem(problem, statistics)
     require_range(trained, config, statistics)
     statistics = note_grids(trained, config, statistics, data)
     require_backbone(trained, config, statistics, data is not None and data.scattered)
     record = None if given is None else given.record()
     return Job(problem, config, statistics, data, record, processes)
-
-
-def _adapted(config: TrainingConfig, states: States, given: Collection[str]) -> TrainingConfig:
-    """Set what goes with time windows and a lattice, but for what the user or the spec gives.
-
-    Args:
-        config: The run's choices.
-        states: The time windows, and the lattice of the residual.
-        given: Names of the settings that the user or the spec gives.
-    """
-    preset = preset_of(config)
-    usual: dict[str, Any] = {}
-    if states.lattice:
-        usual |= settings_on(Lattice.of(states.lattice))
-    if states.windows > 1:
-        usual |= preset.windowed
-    own = {key: value for key, value in usual.items() if key not in given}
-    return apply_settings(config, own, vars(preset.config))
 
 
 def require_pairs(problem: Problem, data: bool) -> None:

@@ -125,18 +125,6 @@ def test_settings_that_go_with_a_lattice_give_way_to_those_given(run, problem, t
     assert Run.load(other.path).config.points.functions == 16
 
 
-def test_a_network_has_one_block_in_time_windows_unless_told(problem, tmp_path):
-    free = {key: value for key, value in SMALL.items() if key not in ("blocks", "windows")}
-    found = {}
-    for name, own in {"two": {"windows": 2}, "one": {"windows": 1}}.items():
-        run = fit(problem, steps=1, settings={**free, **own}, out=tmp_path / name, samples=0)
-        found[name] = len(Run.load(run.path).model.operator.backbone.blocks)
-    given = {**free, "windows": 2, "blocks": 2}
-    run = fit(problem, steps=1, settings=given, out=tmp_path / "given", samples=0)
-    found["given"] = len(run.model.operator.backbone.blocks)
-    assert found == {"two": 1, "one": 2, "given": 2}
-
-
 def test_settings_of_random_points_choose_them(problem, tmp_path):
     settings = {**SMALL, "form": "auto", "queries": 16}
     run = fit(problem, steps=1, settings=settings, out=tmp_path / "points", samples=0)

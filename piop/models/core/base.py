@@ -350,8 +350,6 @@ class Preset:
             presets of piop's own.
         small: Fields of the config, and values with which the same network is cheap to test: of a
             published one narrower layers, fewer blocks and harmonics, shorter rollouts.
-        windowed: Fields of the config, and their values for an operator of one of several time
-            windows, which changes its input less (docs/training.md).
     """
 
     build: type[Any]
@@ -359,7 +357,6 @@ class Preset:
     signature: Signature = BURGERS
     source: str = ""
     small: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    windowed: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 Presets = Mapping[str, Preset]

@@ -7,7 +7,7 @@ from piop.models.pit.network import PIT, PITConfig
 from piop.models.pit.published import PaperPIT, PaperPITConfig
 
 PRESETS: Presets = {
-    "default": Preset(PIT, PITConfig(), windowed={"blocks": 1}),
+    "default": Preset(PIT, PITConfig()),
     "paper": Preset(
         PaperPIT,
         PaperPITConfig(),

@@ -25,7 +25,7 @@ class PITConfig(RelativeAttentionConfig):
     """Sizes of the default PIT, all dimensionless.
 
     Attributes:
-        blocks: L, cross-attention blocks; in time windows one, unless it is given.
+        blocks: L, cross-attention blocks.
     """
 
     blocks: int = 2
