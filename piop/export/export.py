@@ -20,6 +20,7 @@ from piop.export.formats import FORMATS, ExportFormat, first_line, free_sizes, q
 from piop.export.prediction import Prediction
 from piop.export.real_graph import to_real_graph
 from piop.export.sensors import Argument
+from piop.extras import require_extra
 from piop.problem import Input, Problem
 from piop.problem.inputs import query_coordinates
 from piop.run.folder import versions
@@ -67,7 +68,7 @@ def export_run(
     if target.suffix != chosen.suffix:
         raise UsageError(f"{target}: format {chosen.name} has the ending {chosen.suffix}")
     require_new(target, flag("force", force))
-    chosen.require_packages()
+    require_extra("export", chosen.packages, f"format {chosen.name}")
     if run.model.operator.scale.device.type != "cpu":
         run = type(run).load(run.path, "cpu", run.config.network)
     with threads_of(run.config.machine), replacing(target) as temporary:

@@ -21,7 +21,6 @@ from piop.errors import NotSupportedError
 from piop.export.prediction import Prediction
 from piop.export.real_graph import Rule, acos_by_newton, atan_by_newton
 from piop.export.sensors import FixedSensors, FreeSensors, SensorArguments
-from piop.extras import require_extra
 from piop.problem import Problem
 
 Evaluate = Callable[[Sequence[Tensor]], list[Tensor]]
@@ -48,14 +47,6 @@ class ExportFormat(ABC):
     suffix: ClassVar[str]
     packages: ClassVar[tuple[str, ...]] = ()
     remedy: ClassVar[str]
-
-    def require_packages(self) -> None:
-        """Make sure that the packages are there.
-
-        Raises:
-            UsageError: If one is missing.
-        """
-        require_extra("export", self.packages, f"format {self.name}")
 
     @abstractmethod
     def sensors(
