@@ -41,7 +41,7 @@ from piop.residual.compiled_step import trace
 from piop.residual.inductor import fresh_cache
 from piop.training.batches.batch import Batch, flatten
 from piop.training.loop.compilation import StepGradients
-from piop.training.loop.gradients import COMPILED_ROWS, first_microbatch, microbatch_count
+from piop.training.loop.microbatches import COMPILED_ROWS, microbatch_count, split_batch
 from piop.training.loop.phases import Stochastic, TrainingTask
 
 aten = torch.ops.aten
@@ -182,7 +182,7 @@ def measure(problem: Problem, rounds: int, fusion: bool) -> dict[str, Any]:
     batch = source(0, 0.0)
     streams = 0 if case.loss.residual is None else case.loss.residual.streams
     microbatches = microbatch_count(batch, streams, COMPILED_ROWS)
-    work = count_work(traced(case, first_microbatch(batch, streams, COMPILED_ROWS)))
+    work = count_work(traced(case, split_batch(batch, microbatches)[0]))
     if fusion:
         fused = bytes_after_fusion(lambda: gradients(batch))  # compiles
     else:

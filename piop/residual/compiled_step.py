@@ -69,12 +69,17 @@ class TracedStep:
             they lie, so those must be changed in place; inputs are copied, and so is what is given.
 
     Attributes:
+        threads: Threads that each kernel uses on a CPU; None: as many as torch does when it is
+            compiled.
+        concurrent: Whether several threads may call the compiled step at a time.
         eager_because: Why compilation was given up; None while it was not.
     """
 
     def __init__(
         self, loss_function: LossFunction, *, compiled: bool = True, graphs: bool = False
     ) -> None:
+        self.threads: int | None = None
+        self.concurrent = False
         self.loss_function = loss_function
         self.compiled, self.graphs = compiled, graphs
         self.eager_because: str | None = None
@@ -137,7 +142,7 @@ class TracedStep:
             return None
         self._traced[key] = graph
         spent = time.perf_counter() - begun
-        return spent * (LOADING if is_cached(graph_digest(graph, flat)) else COMPILING)
+        return spent * (LOADING if is_cached(self._digest(graph, flat)) else COMPILING)
 
     def stop(self) -> None:
         """End tracing and compiling, where they are under way; for handlers of signals.
@@ -170,9 +175,9 @@ class TracedStep:
         """Compile and try; again without the cache, which a killed compiler damages."""
         graph = self._traced.pop(key, None)
         graph = self._trace(flat, count) if graph is None else graph
-        digest = graph_digest(graph, flat)
+        digest = self._digest(graph, flat)
         last: Exception | None = None
-        for compile_it, in_cache in self._ways(flat, count):
+        for compile_it, in_cache, concurrent in self._ways(flat, count):
             try:
                 with nullcontext() if in_cache else fresh_cache():
                     # compiling changes the graph
@@ -189,6 +194,7 @@ class TracedStep:
                 logger.warning("compiled without the cache of earlier runs: %s: %s", kind, last)
             if in_cache and all(bool(t.isfinite().all()) for t in out):
                 note_cached(digest)
+            self.concurrent = concurrent
             return found
         raise last or AssertionError
 
@@ -200,17 +206,27 @@ class TracedStep:
 
     def _ways(
         self, flat: list[Tensor], count: int
-    ) -> list[tuple[Callable[[GraphModule], FlatFunction], bool]]:
-        """Return ways to compile, the fastest first, and whether each is in the usual cache."""
+    ) -> list[tuple[Callable[[GraphModule], FlatFunction], bool, bool]]:
+        """Return ways to compile, the fastest first.
+
+        With each: whether it is in the usual cache, and whether several threads may call the
+        result at a time.
+        """
         fixed = count if self.graphs else None
 
         def by_torch(graph: GraphModule) -> FlatFunction:
             return compile_by_torch(graph, flat, fixed)
 
         if fixed is not None or flat[0].device.type != "cpu":
-            return [(by_torch, True), (by_torch, False)]
+            return [(by_torch, True, False), (by_torch, False, False)]
 
-        return [(compile_graph, True), (compile_graph, False), (by_torch, False)]
+        def for_cpu(graph: GraphModule) -> FlatFunction:
+            return compile_graph(graph, self.threads)
+
+        return [(for_cpu, True, True), (for_cpu, False, True), (by_torch, False, False)]
+
+    def _digest(self, graph: GraphModule, flat: list[Tensor]) -> str:
+        return graph_digest(graph, flat, self.threads)
 
     def _flat(self, count: int) -> FlatFunction:
         """Give the step as a function of one list: parameters, then inputs."""

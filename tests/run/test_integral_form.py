@@ -10,7 +10,8 @@ from piop.errors import TrainingError, UsageError
 from piop.problem import Problem
 from piop.run import Run, fit, resume
 from piop.training.build import build_model, build_objective, build_source
-from piop.training.loop.gradients import CompiledGradients, eager_gradients, microbatched
+from piop.training.loop.gradients import CompiledGradients, eager_gradients
+from piop.training.loop.microbatches import microbatched
 from piop.training.loop.profile import Profile
 from tests.training.steps import BURGERS
 

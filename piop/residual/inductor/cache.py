@@ -41,14 +41,19 @@ def keyed_by_instruction_set() -> Iterator[None]:
         yield
 
 
-def graph_digest(graph: GraphModule, examples: list[Tensor]) -> str:
+def graph_digest(graph: GraphModule, examples: list[Tensor], threads: int | None = None) -> str:
     """Return what identifies a compiled graph.
 
     These are its operations, shapes and constants, torch's version, the number of threads and the
     instruction set.
+
+    Args:
+        graph: The graph.
+        examples: Tensors of the shapes to come.
+        threads: Threads of each of its kernels; by default as many as torch uses now.
     """
     found = hashlib.sha256(graph.code.encode())
-    known = torch.__version__, str(torch.get_num_threads()), instruction_set()
+    known = torch.__version__, str(threads or torch.get_num_threads()), instruction_set()
     found.update(repr([(t.shape, t.stride(), t.dtype) for t in examples]).encode())
     found.update(", ".join(known).encode())
     for node in graph.graph.nodes:

@@ -34,12 +34,13 @@ FlatFunction = Callable[[list[Tensor]], tuple[Tensor, ...]]
 # Some of these modules take a second to import, which a run without compilation is spared.
 
 
-def compile_graph(graph: GraphModule) -> FlatFunction:
+def compile_graph(graph: GraphModule, threads: int | None = None) -> FlatFunction:
     """Compile a graph of plain operations on CPU tensors.
 
     Args:
         graph: Traced with fake tensors and :func:`decompositions`. It takes tensors one by one,
             gives a tuple, and changes none of them. Compiling changes the graph.
+        threads: Threads that each of its kernels uses; by default as many as torch does now.
 
     Returns:
         The compiled function of a list of tensors, to be called without gradients.
@@ -58,7 +59,9 @@ def compile_graph(graph: GraphModule) -> FlatFunction:
     shapes = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     mode = shapes[0].fake_mode
     known_cpu = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
-    options: Mapping[str, Any] = {"cpp.vec_isa_ok": True} if known_cpu else {}
+    options: dict[str, Any] = {"cpp.threads": threads or torch.get_num_threads()}
+    if known_cpu:
+        options["cpp.vec_isa_ok"] = True
     processes = CompilerProcesses()
     with ExitStack() as stack:
         for context in (
@@ -69,7 +72,7 @@ def compile_graph(graph: GraphModule) -> FlatFunction:
             keyed_by_instruction_set(),
             quick_indices(),
             processes.used(),
-            JoinedKernels.collected(processes),
+            JoinedKernels.collected(processes, torch.get_num_threads()),
         ):
             stack.enter_context(context)
         joint_graph_passes(graph)

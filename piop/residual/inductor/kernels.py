@@ -11,8 +11,6 @@ from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 from typing import Any, final
 
-import torch
-
 from piop.residual.inductor.cache import instruction_set
 from piop.residual.inductor.patches import replaced
 from piop.residual.inductor.processes import CompilerProcesses
@@ -20,6 +18,7 @@ from piop.residual.inductor.processes import CompilerProcesses
 _ENTRY = re.compile(r"\bkernel\(")
 _BINDING = """
 #include <Python.h>
+#include <string>
 using DataPointer = void* (*)(PyObject*);
 static DataPointer data_pointer = nullptr;
 static inline void* argument(PyObject* args, Py_ssize_t i) {
@@ -36,10 +35,18 @@ static PyObject* python_%(name)s(PyObject*, PyObject* args) {
         PyErr_SetString(PyExc_TypeError, "%(name)s takes %(count)d tensors");
         return nullptr;
     }
+    void* pointers[%(count)d];
+    for (Py_ssize_t i = 0; i < %(count)d; ++i) pointers[i] = argument(args, i);
+    std::string failure;
+    PyThreadState* state = PyEval_SaveThread();  // other threads may run their kernels meanwhile
     try {
         %(name)s(%(arguments)s);
     } catch (std::exception const& error) {
-        PyErr_SetString(PyExc_RuntimeError, error.what());
+        failure = *error.what() ? error.what() : "%(name)s failed";
+    }
+    PyEval_RestoreThread(state);
+    if (!failure.empty()) {
+        PyErr_SetString(PyExc_RuntimeError, failure.c_str());
         return nullptr;
     }
     Py_RETURN_NONE;
@@ -61,19 +68,20 @@ class JoinedKernels:
 
     Args:
         processes: Those that compile.
+        compilers: How many of them run at a time.
 
     Attributes:
         sources: Types of the arguments of each kernel, all of them pointers, and its C++ code, in
             which it is named ``kernel``.
     """
 
-    def __init__(self, processes: CompilerProcesses) -> None:
-        self.processes = processes
+    def __init__(self, processes: CompilerProcesses, compilers: int) -> None:
+        self.processes, self.compilers = processes, compilers
         self.sources: list[tuple[list[str], str]] = []
 
     @classmethod
     @contextmanager
-    def collected(cls, processes: CompilerProcesses) -> Iterator[None]:
+    def collected(cls, processes: CompilerProcesses, compilers: int) -> Iterator[None]:
         """Collect the kernels that Inductor hands to its own compilation in this block."""
         from torch._inductor.async_compile import AsyncCompile
 
@@ -81,7 +89,7 @@ class JoinedKernels:
         wait = AsyncCompile.wait
 
         def cpp_pybinding(self: Any, argtypes: list[str], source_code: str) -> _Position:
-            kernels = own.setdefault(id(self), cls(processes))
+            kernels = own.setdefault(id(self), cls(processes, compilers))
             kernels.sources.append((argtypes, source_code))
             return _Position(len(kernels.sources) - 1)
 
@@ -100,7 +108,7 @@ class JoinedKernels:
 
     def compile(self) -> list[Callable[..., None]]:
         """Compile all kernels; return them in order."""
-        parts = self._parts(torch.get_num_threads())
+        parts = self._parts(self.compilers)
         with ThreadPoolExecutor(len(parts)) as pool:
             # options of Inductor hold in the context where they are set, which threads do not share
             jobs = [pool.submit(copy_context().run, _load, self._source(part)) for part in parts]
@@ -133,7 +141,7 @@ class JoinedKernels:
         for number in part:
             types, source = self.sources[number]
             name = _name(number)
-            arguments = [f"static_cast<{t}>(argument(args, {i}))" for i, t in enumerate(types)]
+            arguments = [f"static_cast<{t}>(pointers[{i}])" for i, t in enumerate(types)]
             values = {"name": name, "count": len(types), "arguments": ", ".join(arguments)}
             texts += [_ENTRY.sub(f"{name}(", source), _KERNEL_BINDING % values]
             methods.append(f'{{"{name}", python_{name}, METH_VARARGS, nullptr}},')

@@ -8,12 +8,11 @@ from typing import final
 
 from piop.job_phases import JobPhase, JobPhases
 from piop.training.batches.batch import Batch
-from piop.training.loop.gradients import (
+from piop.training.loop.gradients import CompiledGradients, eager_gradients
+from piop.training.loop.microbatches import (
     COMPILED_ROWS,
     EAGER_ROWS,
-    CompiledGradients,
-    eager_gradients,
-    first_microbatch,
+    ConcurrentMicrobatches,
     microbatched,
 )
 from piop.training.loop.phases import Gradients
@@ -63,15 +62,14 @@ class StepGradients:
         pointwise = loss.residual is not None and loss.residual.grid is None
         self._streams = loss.residual.streams if loss.residual and pointwise else 0
         self._traced = CompiledGradients(loss, graphs)
-        trained = self._traced.parameters
-
-        def in_microbatches(gradients: Gradients, rows: int) -> Gradients:
-            if not pointwise:  # a grid has all functions at once
-                return gradients
-            return microbatched(gradients, trained, self._streams, rows)
-
-        self._eager = in_microbatches(eager_gradients(loss, profile), EAGER_ROWS)
-        compiled_step = in_microbatches(self._traced, COMPILED_ROWS)
+        self._eager = eager_gradients(loss, profile)
+        self._microbatches: ConcurrentMicrobatches | None = None
+        compiled_step: Gradients = self._traced
+        if pointwise:  # a grid has all functions at once
+            streams, trained = self._streams, self._traced.parameters
+            self._eager = microbatched(self._eager, trained, streams, EAGER_ROWS)
+            own = ConcurrentMicrobatches(self._traced, streams, COMPILED_ROWS)
+            compiled_step = self._microbatches = own
         self._compiled = profile.timed(COMPILED, compiled_step)
         self._saving = 0.0
         self._ready = False
@@ -106,11 +104,18 @@ class StepGradients:
         """
         self._traced.stop()
 
+    def close(self) -> None:
+        """End the threads of the compiled step, where it has some; the next batch begins others."""
+        if self._microbatches is not None:
+            self._microbatches.close()
+
     def _prepare(self, batch: Batch) -> None:
         """Trace, and compile unless more is foreseen for it than it saves."""
         begun = time.perf_counter()
-        rows = COMPILED_ROWS
-        part = first_microbatch(batch, self._streams, rows) if self._streams else batch
+        part = batch
+        if self._microbatches is not None:
+            self._microbatches.use_threads(batch)
+            part = self._microbatches.first(batch)
         saving, self._saving = self._saving, 0.0
         foreseen = self._traced.foresee(part)
         if foreseen is None or not (self.compiled or foreseen < saving):

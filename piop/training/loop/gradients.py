@@ -1,12 +1,11 @@
-"""Loss and gradients of a batch: eager or compiled, in microbatches, summed over processes."""
+"""Loss and gradients of a batch: eager or compiled, summed over processes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from math import ceil
 from typing import Any
 
 import torch
@@ -14,13 +13,12 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from piop.residual.compiled_step import TracedStep
-from piop.training.batches.batch import Batch, CollocationPoints, flatten, map_tensors
+from piop.training.batches.batch import Batch, flatten
 from piop.training.distributed import Processes
 from piop.training.loop.phases import Gradients
 from piop.training.loop.profile import BACKWARD, COLLECTIVE, LOSS, NETWORK, Profile
 from piop.training.loss.objective import ResidualLoss
 from piop.training.loss.weighting.base import Outcome
-from piop.training.loss.weighting.tangent_kernel import PROBE
 
 
 @contextmanager
@@ -37,102 +35,6 @@ def separate_gradients(parameters: Sequence[nn.Parameter]) -> Iterator[None]:
     for parameter, earlier in zip(parameters, before, strict=True):
         if earlier is not None:
             parameter.grad = earlier if parameter.grad is None else earlier + parameter.grad
-
-
-COMPILED_ROWS, EAGER_ROWS = 1536, 4096
-"""Rows of features (streams × functions × queries) at a time; 128 features of 1536 fill 0.8 MB.
-
-Without compilation each operation has a price of its own, so microbatches are larger.
-"""
-
-
-def microbatched(
-    gradients: Gradients, parameters: Sequence[nn.Parameter], streams: int, rows: int
-) -> Gradients:
-    """Make the gradients of a batch as the mean of those of its microbatches.
-
-    Args:
-        gradients: Computes one microbatch and adds its gradients.
-        parameters: To which gradients are added.
-        streams: S of the equations.
-        rows: Largest number of rows of features at a time.
-
-    Returns:
-        Batch → parts (means over microbatches) and statistics (sums), having added the gradients.
-    """
-
-    def whole(batch: Batch) -> Outcome:
-        count = microbatch_count(batch, streams, rows)
-        if count == 1:
-            return gradients(batch)
-        with separate_gradients(parameters):
-            outcomes = [gradients(microbatch) for microbatch in split_batch(batch, count)]
-            for parameter in parameters:
-                if parameter.grad is not None:
-                    parameter.grad = parameter.grad / count
-        parts, statistics = outcomes[0]
-        return (
-            {name: torch.stack([p[name] for p, _ in outcomes]).mean(0) for name in parts},
-            {name: torch.stack([s[name] for _, s in outcomes]).sum(0) for name in statistics},
-        )
-
-    return whole
-
-
-def microbatch_count(batch: Batch, streams: int, rows: int) -> int:
-    """Return the number of equal microbatches to split a batch into.
-
-    A GPU wants large ones; data are averaged over the points that were measured, not over
-    functions; and points that all functions share are computed once: there the number is one.
-
-    Args:
-        batch: The batch.
-        streams: S of the equations.
-        rows: Rows of features to have at a time, at most, unless one function has more.
-    """
-    if batch.equations is None or batch.observations is not None or not batch.inputs:
-        return 1
-    queries = batch.equations.queries
-    functions = max(len(samples.values) for samples in batch.inputs.values())
-    if queries.is_cuda or len(queries) != functions:
-        return 1
-    wanted = min(functions, ceil(streams * functions * queries.shape[1] / rows))
-    return next(n for n in range(wanted, functions + 1) if functions % n == 0)
-
-
-def first_microbatch(batch: Batch, streams: int, rows: int) -> Batch:
-    """Return the first microbatch of a batch; arguments as of :func:`microbatch_count`."""
-    count = microbatch_count(batch, streams, rows)
-    return batch if count == 1 else split_batch(batch, count)[0]
-
-
-def split_batch(batch: Batch, count: int) -> list[Batch]:
-    """Split a batch along its functions; what all functions share stays whole.
-
-    Args:
-        batch: The batch, without data.
-        count: A divisor of the number of functions.
-    """
-
-    def part(piece: int) -> Batch:
-        def cut(tensor: Tensor, axis: int = 0) -> Tensor:
-            return tensor if tensor.shape[axis] == 1 else tensor.chunk(count, axis)[piece]
-
-        def points(at: CollocationPoints) -> CollocationPoints:
-            lift = None if at.lift is None else cut(at.lift, axis=1).contiguous()
-            return replace(map_tensors(cut, replace(at, lift=None)), lift=lift)
-
-        signs = {k: cut(v) for k, v in batch.weights.items() if k.startswith(PROBE)}
-        return replace(
-            batch,
-            inputs=map_tensors(cut, batch.inputs),
-            size=map_tensors(cut, batch.size),
-            equations=None if batch.equations is None else points(batch.equations),
-            conditions={name: points(at) for name, at in batch.conditions.items()},
-            weights={**batch.weights, **signs},
-        )
-
-    return [part(piece) for piece in range(count)]
 
 
 def eager_gradients(loss: ResidualLoss, profile: Profile) -> Gradients:
@@ -212,6 +114,15 @@ class CompiledGradients:
         self._parts: list[str] = []
         self._statistics: list[str] = []
 
+    def use_threads(self, threads: int) -> None:
+        """Compile for so many threads in each operation, on a CPU; before compiling."""
+        self._step.threads = threads
+
+    @property
+    def concurrent(self) -> bool:
+        """Whether several threads may compute at a time, once it is compiled."""
+        return self._step.concurrent
+
     def _flat_loss(self, values: list[Tensor], inputs: list[Tensor]) -> Any:
         if self._rebuild is None:
             raise ValueError("a step is traced on a batch")
@@ -238,15 +149,24 @@ class CompiledGradients:
         """End tracing and compiling, as :meth:`TracedStep.stop` does."""
         self._step.stop()
 
-    def __call__(self, batch: Batch) -> Outcome:
-        """Compute parts and statistics and add the gradients."""
+    def compute(self, batch: Batch) -> tuple[Outcome, tuple[Tensor, ...]]:
+        """Return parts and statistics, and the gradient of each parameter, which is not added."""
         found, gradients = self._step(self.parameters, self._tensors(batch))
+        count = len(self._parts)
+        parts = dict(zip(self._parts, found[:count], strict=True))
+        return (parts, dict(zip(self._statistics, found[count:], strict=True))), gradients
+
+    def add(self, gradients: Sequence[Tensor]) -> None:
+        """Add gradients to those of the parameters."""
         for parameter, gradient in zip(self.parameters, gradients, strict=True):
             before = parameter.grad
             parameter.grad = gradient if before is None else before + gradient
-        count = len(self._parts)
-        parts = dict(zip(self._parts, found[:count], strict=True))
-        return parts, dict(zip(self._statistics, found[count:], strict=True))
+
+    def __call__(self, batch: Batch) -> Outcome:
+        """Compute parts and statistics and add the gradients."""
+        outcome, gradients = self.compute(batch)
+        self.add(gradients)
+        return outcome
 
 
 @dataclass(frozen=True)

@@ -206,6 +206,7 @@ class Trainer:
                 f"you like: piop resume {self.folder}"
             ) from error
         finally:
+            self.gradients.close()
             if metrics is not None:
                 metrics.close()
 

@@ -1,5 +1,9 @@
 """Graphs compiled by Inductor directly give what they give uncompiled, from few C++ files."""
 
+import threading
+import time
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -44,6 +48,25 @@ def test_a_compiled_graph_gives_the_values_of_the_function(tensors, cache):
     found = compile_graph(graph)(tensors)
     torch.testing.assert_close(found, function(tensors))
     assert len(list(cache.rglob("*.main.cpp"))) == 1, "all kernels in one file on one thread"
+
+
+@pytest.mark.usefixtures("one_thread", "cache")
+def test_python_goes_on_while_a_kernel_runs():
+    def long(given):
+        return (sum((k * given[0]).sin() for k in range(1, 30)),)
+
+    given = [torch.rand(3_000_000)]
+    compiled = compile_graph(trace(long, given), threads=1)
+    begun = time.perf_counter()
+    compiled(given)
+    seconds = time.perf_counter() - begun
+    running = threading.Thread(target=compiled, args=(given,))
+    moments = [time.perf_counter()]
+    running.start()
+    while running.is_alive():
+        time.sleep(seconds / 100)
+        moments.append(time.perf_counter())
+    assert max(b - a for a, b in pairwise(moments)) < seconds / 2
 
 
 def test_what_writes_to_a_tensor_of_its_own_is_traced_without_writing(tensors):

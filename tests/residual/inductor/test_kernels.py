@@ -4,7 +4,6 @@ import time
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from piop.residual.inductor import kernels as module
 from piop.residual.inductor.kernels import JoinedKernels
@@ -13,12 +12,7 @@ from piop.residual.inductor.processes import CompilerProcesses
 
 @pytest.fixture
 def kernels():
-    return JoinedKernels(CompilerProcesses())
-
-
-@pytest.fixture
-def two_threads(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    return JoinedKernels(CompilerProcesses(), compilers=2)
 
 
 def test_kernels_are_split_evenly_over_files(kernels):
@@ -27,7 +21,6 @@ def test_kernels_are_split_evenly_over_files(kernels):
     assert kernels._parts(9) == [[1], [3], [4], [2], [0]]
 
 
-@pytest.mark.usefixtures("two_threads")
 def test_threads_that_load_kernels_have_the_options_of_the_compilation(kernels, monkeypatch):
     from torch._inductor import config
 
@@ -44,7 +37,6 @@ def test_threads_that_load_kernels_have_the_options_of_the_compilation(kernels, 
     assert options == [True, True]
 
 
-@pytest.mark.usefixtures("two_threads")
 def test_one_that_fails_stops_the_compilers_of_the_others(kernels, monkeypatch):
     def load(source):
         if "fails" in source:
