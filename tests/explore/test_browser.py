@@ -323,7 +323,10 @@ def test_a_map_of_a_spec_is_painted_and_its_reference_follows(plane, open_page):
     assert pixels(page, "reference") != before
     page.get_by_role("button", name="Sensors", exact=True).click()
     count = int(page.text_content("[data-count=u0]").split()[0])
-    page.mouse.click(frame["x"] + 33, frame["y"] + 37)
+    dots = page.query_selector_all("[data-surface=u0] circle.sensor")
+    x, y = (sorted({float(dot.get_attribute(c)) for dot in dots}) for c in ("cx", "cy"))
+    box = page.query_selector("[data-surface=u0] svg").bounding_box()
+    page.mouse.click(box["x"] + 0.5 * (x[1] + x[2]), box["y"] + 0.5 * (y[1] + y[2]))
     page.wait_for_function(
         f"() => document.querySelector('[data-count=u0]').textContent === '{count + 1} sensors'"
     )

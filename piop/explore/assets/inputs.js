@@ -4,7 +4,7 @@ const { html, number } = Plots;
 const between = (value, low, high) => Math.min(high, Math.max(low, value));
 const round = (value) => Number(value.toPrecision(4)); // what is sent and kept in the address
 const SMOOTHINGS = 3; // passes over a curve drawn by hand
-const NEAR = 12; // pixels within which a sensor is taken
+const NEAR = 12; // pixels within which a sensor is taken, where others are not closer still
 
 /** Let one of several buttons be pressed. */
 function modes(names, labels, onchange) {
@@ -307,7 +307,8 @@ export class CurvePanel extends FunctionPanel {
   }
   sensorAt(event) {
     const box = this.plot.svg.getBoundingClientRect(), at = event.clientX - box.left;
-    let best = null, least = NEAR;
+    const { from, to } = this.plot.xAxis;
+    let best = null, least = Math.min(NEAR, 0.4 * Math.abs(to - from) / this.sensors.length);
     this.sensors.forEach(([x], i) => {
       const away = Math.abs(this.plot.xAxis.pixel(x) - at);
       if (away < least) [best, least] = [i, away];
@@ -423,7 +424,9 @@ export class MapPanel extends FunctionPanel {
   }
   sensorAt(event) {
     const box = this.plot.svg.getBoundingClientRect();
-    let best = null, least = NEAR;
+    const [width, height] = [this.plot.xAxis, this.plot.yAxis].map(({ from, to }) => Math.abs(to - from));
+    const spacing = Math.sqrt(width * height / this.sensors.length);
+    let best = null, least = Math.min(NEAR, 0.4 * spacing);
     this.sensors.forEach(([x, y], i) => {
       const away = Math.hypot(this.plot.xAxis.pixel(x) - (event.clientX - box.left),
         this.plot.yAxis.pixel(y) - (event.clientY - box.top));
