@@ -131,9 +131,20 @@ def test_a_curve_drawn_with_the_mouse_moves_lines_bound_and_error(served, open_p
         assert before[part] != after[part], part
         assert after[part]
     assert "in distribution" in after["badge"]
-    assert re.search(r"\d %", after["bound"])
-    assert re.search(r"\d %", after["error"])
+    assert re.search(r"\d\s%", after["bound"])
+    assert re.search(r"\d\s%", after["error"])
     assert page.evaluate("() => Number(document.body.dataset.latency)") < ANSWER_MS
+
+
+def test_axes_are_labelled_with_their_units(served, open_page):
+    page = open_page(served)
+    settled(page)
+    for plot in ("[data-surface=u0]", "[data-plot=answer]", "[data-plot=error]"):
+        assert "x [m]" in page.text_content(plot)
+    assert "u [K]" in page.text_content("[data-plot=answer]")
+    page.wait_for_function(
+        "() => document.querySelector('[data-plot=over-time]').textContent.includes('t [s]')"
+    )
 
 
 def test_the_operator_follows_while_the_mouse_moves(served, open_page):
