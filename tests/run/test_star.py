@@ -101,5 +101,5 @@ def test_a_report_shows_each_shape_with_its_own_points(problem, path, tmp_path):
     assert run.plot("fields").axes
     assert data["residual"] is None
     assert "No map of the residual: shapes differ from sample to sample" in page
-    with pytest.raises(UsageError, match="'residual' cannot be drawn of .*: shapes differ"):
+    with pytest.raises(UsageError, match=r"'residual' cannot be drawn of .*: shapes differ"):
         run.plot("residual")
