@@ -79,6 +79,7 @@ def test_an_operator_no_better_than_a_baseline_is_warned_of(trained):
     still = {n: v[:, :1].expand_as(v) for n, v in held_out.truth.items()}
     found = module.compare_with_truth(trained.problem, held_out, still)
     assert any("does not beat" in w and "stays at u0" in w for w in found["warnings"])
+    assert sum("piop resume RUN --time 10m" in w for w in found["warnings"]) == 1
 
 
 def test_references_that_missed_their_tolerance_are_warned_of(trained):
