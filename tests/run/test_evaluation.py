@@ -138,6 +138,8 @@ def test_errors_are_kept_where_a_later_reference_fails(trained, tmp_path, monkey
     found = run.evaluate(2, seed=9)
     assert found["relative_l2"] is None
     assert "left as it was, with the errors on 6 inputs of seed 0" in " ".join(found["warnings"])
+    explained = f"it blows up. To see inputs and their references: piop explore {path}/spec.yaml"
+    assert any(explained in w for w in found["warnings"]) == (kind == "refused")
     assert file.read_bytes() == before
     file.write_text("{")  # damaged: nothing to keep
     assert run.evaluate(2, seed=9)["relative_l2"] is None
