@@ -233,6 +233,7 @@ def test_reference_on_a_grid_vanishes_with_the_order_of_the_scheme(path, steps, 
 def test_every_problem_has_a_reference_and_says_what_it_cannot_be_trained_on(path):
     problem = Problem.from_file(path)
     found = to_json(problem)
+    assert found["notes"] == []  # no wall contradicts initial data, no input is observed twice
     assert found["solver"]["name"] == choose_method(problem).name
     if found["supported"] is True:
         problem.capabilities.equations.require()

@@ -112,7 +112,8 @@ def _from_columns(raw: RawFile, problem: Problem, item: Input) -> FunctionSample
 def column_samples(raw: RawFile, name: str, axes: Sequence[Coordinate]) -> FunctionSamples:
     """Read one input from its column and those of its coordinates."""
     number = sample_numbers(raw)
-    values = column(raw, name, "an input of the spec")
+    what = "an input of the spec" if axes else "a scalar of the spec, once in each sample"
+    values = column(raw, name, what)
     here = ~np.isnan(values)
     if not here.any():
         raise DataError(f"{raw.path}: column '{name}' is empty")

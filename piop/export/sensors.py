@@ -131,7 +131,7 @@ class FixedSensors(SensorArguments):
             Argument(
                 item.name,
                 self.value_shape(item, len(self.positions[item.name]) if item.of else 1),
-                f"values at the sensors of {item.name}" if item.of else item.name,
+                _meaning(item),
                 self.units(item.name),
             )
             for item in self.items
@@ -202,9 +202,10 @@ class FreeSensors(SensorArguments):
                 shape = (SAMPLES, count, len(item.of))
                 meaning = f"positions of the sensors of {item.name}: {', '.join(item.of)}"
                 found.append(Argument(f"{item.name}_points", shape, meaning, self.units(*item.of)))
-            meaning = f"values at the sensors of {item.name}" if item.of else item.name
             found.append(
-                Argument(item.name, self.value_shape(item, count), meaning, self.units(item.name))
+                Argument(
+                    item.name, self.value_shape(item, count), _meaning(item), self.units(item.name)
+                )
             )
         return tuple(found)
 
@@ -235,3 +236,7 @@ class FreeSensors(SensorArguments):
             found += [samples.points] if item.of else []
             found.append(self.without_channels(item, samples.values))
         return found
+
+
+def _meaning(item: Input) -> str:
+    return f"values at the sensors of {item.name}" if item.of else f"the scalar {item.name}"

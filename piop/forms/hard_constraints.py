@@ -121,7 +121,7 @@ def restrict(pde: PDE, expression: sp.Expr, axis: Coordinate, at: float) -> sp.E
     for atom in outermost_atoms(expression):
         if axis.symbol not in applied(atom).args:
             continue
-        if derivative_counts(atom).get(axis.symbol, 0) or not _vanishing(pde, atom, axis, at):
+        if derivative_counts(atom).get(axis.symbol, 0) or not vanishes_at(pde, atom, axis, at):
             return None
         fixed[atom] = sp.S.Zero
     here: Any = expression.xreplace(fixed)
@@ -156,7 +156,7 @@ def _blend(gaps: Mapping[str, sp.Expr], axis: Coordinate) -> sp.Expr:
     return low * (1 - fraction) + high * fraction
 
 
-def _vanishing(pde: PDE, atom: Any, axis: Coordinate, at: float) -> bool:
+def vanishes_at(pde: PDE, atom: Any, axis: Coordinate, at: float) -> bool:
     """Whether a distribution keeps an input at zero at an end of an axis."""
     distribution = next((i.distribution for i in pde.inputs if i.name == name_of(atom)), None)
     return (

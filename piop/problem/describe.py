@@ -264,8 +264,9 @@ def _sentence(item: dict[str, Any]) -> str:
         rule = f"= {item['expression']}"
     counts = " × ".join(map(str, item["sensors"]["count"]))
     sensors = f"observed at {counts} sensors, {item['sensors']['place']}"
-    shown = "hidden" if item["hidden"] else sensors
-    return f"{name}: {rule}; {shown}" if item["of"] else f"{name}: {rule}"
+    if item["hidden"]:
+        return f"{name}: {rule}; hidden"
+    return f"{name}: {rule}; {sensors}" if item["of"] else f"{name}: {rule}"
 
 
 def _value(key: str, value: Any) -> str:

@@ -42,6 +42,7 @@ class Comparison:
         residuals: Equation → residual of the prediction ``[rows, *axes]``, on those axes of
             ``residual_view`` that are drawn; may be empty.
         residual_view: Coordinates of the residuals, where they are not those of the fields.
+        without_residuals: Why there are no residuals, a clause; empty where there are some.
         times: T times of ``errors``; None where steady.
         errors: Relative L2 error of all held-out inputs at each time ``[n, T]``.
         baselines: Name → mean error over time ``[T]``.
@@ -60,6 +61,7 @@ class Comparison:
     places: Sequence[int]
     residuals: Mapping[str, np.ndarray] = field(default_factory=dict)
     residual_view: View | Cloud | None = None
+    without_residuals: str = ""
     times: np.ndarray | None = None
     errors: np.ndarray | None = None
     baselines: Mapping[str, np.ndarray] = field(default_factory=dict)
@@ -121,10 +123,7 @@ def compare(run: Run, seed: int | None = None, data: Path | None = None) -> Comp
         functions=few.fine.functions,
     )
     found = with_errors_in_time_and_space(run, found, judged.held_out, judged.prediction)
-    own = _residual_view(run, view)
-    if own is None:
-        return found
-    found = replace(found, residual_view=own, residuals=_residuals(run, few.fine, own))
+    found = _with_residuals(run, found, few.fine)
     time = view.time
     return _at_the_end(found, time) if time and run.model.operator.end_only else found
 
@@ -145,16 +144,45 @@ def _view(run: Run, held_out: HeldOut) -> View | Cloud | None:
     return Cloud((first.name, second.name), points, triangles, units)
 
 
-def _residual_view(run: Run, view: View | Cloud) -> View | Cloud | None:
+def _with_residuals(run: Run, found: Comparison, held_out: HeldOut) -> Comparison:
+    """Add the residuals of a few held-out inputs, or why there are none."""
+    if obstacle := _residual_obstacle(run, held_out):
+        return replace(found, without_residuals=obstacle)
+    own = _residual_view(run, found.view)
+    residuals = _residuals(run, held_out, own)
+    if not residuals:
+        return replace(found, without_residuals="it is not finite at every point")
+    return replace(found, residual_view=own, residuals=residuals)
+
+
+def _residual_obstacle(run: Run, held_out: HeldOut) -> str:
+    """Say why no residual can be evaluated at points, a clause; empty where it can."""
+    problem, operator = run.problem, run.model.operator
+    if not problem.residuals:
+        return "the problem has no equations"
+    if problem.domain.varies:
+        return (
+            "shapes differ from sample to sample, and the equations are compiled for one shape "
+            "that all samples have"
+        )
+    if not problem.domain.is_box and not problem.capabilities.equations:
+        return problem.capabilities.equations.refusal.removeprefix(f"{problem.name}: ")
+    if not held_out.functions and problem.inputs:
+        return "the held-out inputs are data, known at their sensors alone"
+    if operator.gridded:
+        return "the network is evaluated on a grid, and its residual on a grid of its own"
+    if operator.end_only:
+        return "the network predicts the last time alone, where derivatives in time are not known"
+    return ""
+
+
+def _residual_view(run: Run, view: View | Cloud) -> View | Cloud:
     """Return where residuals are drawn.
 
-    On a shape these are the points off its boundary, where a hard constraint has no derivatives;
-    None where shapes differ from sample to sample, or the equations have no residual.
+    On a shape these are the points off its boundary, where a hard constraint has no derivatives.
     """
     if isinstance(view, View):
         return view.with_fewer_points(RESIDUAL_POINTS)
-    if run.problem.domain.varies or not run.problem.capabilities.equations:
-        return None
     domain = run.problem.domain.fixed
     points = [own[domain.contains(own) & ~domain.touches(own)] for own in view.points]
     return replace(
@@ -231,13 +259,8 @@ def _by_time(prediction: Mapping[str, Tensor], truth: Mapping[str, Tensor]) -> T
 def _residuals(run: Run, held_out: HeldOut, view: View | Cloud) -> dict[str, np.ndarray]:
     """Evaluate every equation on the axes that are drawn ``[rows, *axes]``, or at points.
 
-    Empty for inputs that are known from data only, for operators whose residual is taken on a grid
-    of its own, and where it is not finite.
+    Empty where it is not finite.
     """
-    if not held_out.functions and run.problem.inputs:
-        return {}
-    if run.model.operator.gridded or run.model.operator.end_only:
-        return {}
     like = run.model.operator.scale
     rows = torch.arange(len(next(iter(held_out.truth.values()))))
     functions = {n: f.take(rows).to(like.device, like.dtype) for n, f in held_out.functions.items()}

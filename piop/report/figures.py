@@ -73,6 +73,7 @@ def plot(
     if unknown not in run.problem.channels:
         names = ", ".join(run.problem.channels)
         raise UsageError(f"unknown: {unknown!r} is not an unknown of the problem; one of {names}")
+    comparison: Comparison | None = None
     if figure in OF_TRAINING:
         inferred = run.folder.read_json(EVALUATION).get("inferred") or {}
         study = run.folder.read_json(DISCRETISATION)
@@ -82,6 +83,9 @@ def plot(
             comparison = compare(run, seed)
         drawn = {} if comparison is None else _comparison_figures(run, comparison, unknown)
     if figure not in drawn:
+        reason = "" if comparison is None else comparison.without_residuals
+        if figure == "residual" and reason:
+            raise UsageError(f"figure: {figure!r} cannot be drawn of {run.path}: {reason}")
         raise UsageError(
             f"figure: {figure!r} needs {needs[figure]}, which {run.path} does not have"
         )

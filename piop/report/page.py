@@ -70,7 +70,7 @@ def report_page(run: Run, shown: Comparison | None) -> str:
     parts = {
         "answer": ("Is it right?", answer(found)),
         "inputs": ("Solutions", _inputs(data, shown, evaluation)),
-        "errors": ("Errors", _errors(data)),
+        "errors": ("Errors", _errors(data, shown)),
         "training": ("Training", _training(run, data, evaluation)),
         "problem": ("Problem", problem_section(problem, run.config)),
         "settings": (
@@ -165,12 +165,14 @@ def _inputs(
     )
 
 
-def _errors(data: Mapping[str, Any]) -> Html:
+def _errors(data: Mapping[str, Any], shown: Comparison | None) -> Html:
     """Error over samples, time and space, against distance and bound; the residual."""
-    if not data.get("samples"):
+    if shown is None or not data.get("samples"):
         return Html("")
     where = data["residual"]["place"] if data["residual"] else ""
-    return panels(
+    reason = shown.without_residuals
+    missing = element("p", f"No map of the residual: {reason}.", css="soft") if reason else ""
+    plots = panels(
         figure(
             "samples",
             "Over inputs.",
@@ -220,6 +222,7 @@ def _errors(data: Mapping[str, Any]) -> Html:
         if data["residual"]
         else "",
     )
+    return joined([plots, missing])
 
 
 def _training(run: Run, data: Mapping[str, Any], evaluation: Mapping[str, Any]) -> Html:

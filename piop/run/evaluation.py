@@ -284,6 +284,11 @@ def compare_with_truth(
         f"({summarise(trivial[name])})"
         for name in unbeaten(errors, {n: e for n, e in trivial.items() if e.isfinite().all()})
     ]
+    if warnings:
+        warnings[-1] += (
+            "; train longer (piop resume RUN --time 10m), then see 'When training fails' in "
+            "docs/training.md"
+        )
     warnings += left_out
     refused = int((~held_out.accepted[kept]).sum())
     if refused:

@@ -604,7 +604,10 @@ class Run:
                 doubts += self.sources.warnings_of(source, given)
         except (NotSupportedError, SolverError) as error:
             judged = False
-            found = {"relative_l2": None, "warnings": [f"no reference to compare with: {error}"]}
+            doubt = f"no reference to compare with: {error}"
+            if isinstance(error, SolverError):
+                doubt += f". To see inputs and their references: piop explore {self.folder.spec}"
+            found = {"relative_l2": None, "warnings": [doubt]}
         if write and not judged and (before := self._inputs_before()):
             write = False
             doubts += [f"{EVALUATION} is left as it was, with the errors on {before}"]
@@ -657,7 +660,7 @@ class Run:
                 return
         except (NotSupportedError, SolverError, DataError) as error:
             reason = error
-        if not self.problem.inputs:
+        if not self.problem.inputs or isinstance(reason, SolverError):
             logger.info("%s: answers have no error bound: %s", self.path, reason)
             return
         logger.info(

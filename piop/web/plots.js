@@ -246,6 +246,7 @@ const Plots = (() => {
     return text;
   };
   const TEXT = 6.4; // pixels of a character of tick labels, 11 px high
+  const BAR = 9 * TEXT; // least room for the numbers beside a colour bar
   const widest = (ticks) => Math.max(0, ...ticks.map((t) => t.text.length)) * TEXT;
 
   /** Frame, ticks and labels around a plot; redrawn when the element changes its width. */
@@ -558,7 +559,7 @@ const Plots = (() => {
       let inner = between(width * 0.62, 120, limit);
       const barTicks = barAxis.ticks(4);
       const left = Math.max(36, 12 + widest(this.yAxis.ticks(5)));
-      const right = 30 + widest(barTicks);
+      const right = 30 + Math.max(BAR, widest(barTicks)); // so that maps beside each other are alike
       let across = Math.max(40, width - left - right);
       if (options.equal) {
         const ratio = (y1 - y0) / (x1 - x0);

@@ -235,6 +235,14 @@ def test_a_scalar_that_differs_within_a_sample_is_refused(several, tmp_path):
         read_sensors(tmp_path / "a.csv", several)
 
 
+def test_a_scalar_without_a_column_is_missed_with_how_it_is_written(several, tmp_path):
+    (tmp_path / "a.csv").write_text("t,x,u0,f\n0,0,1,1\n")
+    with pytest.raises(
+        DataError, match=r"no column 'nu' \(a scalar of the spec, once in each sample\)"
+    ):
+        read_sensors(tmp_path / "a.csv", several)
+
+
 def test_tables_may_be_separated_by_semicolons_and_hold_comments(line, tmp_path):
     (tmp_path / "a.csv").write_text("\ufeff# from the lab\nx; u0\n0.5; 1e-3\n\n")
     assert read_sensors(tmp_path / "a.csv", line)["u0"].values.item() == 1e-3

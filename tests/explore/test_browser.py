@@ -131,9 +131,20 @@ def test_a_curve_drawn_with_the_mouse_moves_lines_bound_and_error(served, open_p
         assert before[part] != after[part], part
         assert after[part]
     assert "in distribution" in after["badge"]
-    assert re.search(r"\d %", after["bound"])
-    assert re.search(r"\d %", after["error"])
+    assert re.search(r"\d\s%", after["bound"])
+    assert re.search(r"\d\s%", after["error"])
     assert page.evaluate("() => Number(document.body.dataset.latency)") < ANSWER_MS
+
+
+def test_axes_are_labelled_with_their_units(served, open_page):
+    page = open_page(served)
+    settled(page)
+    for plot in ("[data-surface=u0]", "[data-plot=answer]", "[data-plot=error]"):
+        assert "x [m]" in page.text_content(plot)
+    assert "u [K]" in page.text_content("[data-plot=answer]")
+    page.wait_for_function(
+        "() => document.querySelector('[data-plot=over-time]').textContent.includes('t [s]')"
+    )
 
 
 def test_the_operator_follows_while_the_mouse_moves(served, open_page):
@@ -323,7 +334,10 @@ def test_a_map_of_a_spec_is_painted_and_its_reference_follows(plane, open_page):
     assert pixels(page, "reference") != before
     page.get_by_role("button", name="Sensors", exact=True).click()
     count = int(page.text_content("[data-count=u0]").split()[0])
-    page.mouse.click(frame["x"] + 33, frame["y"] + 37)
+    dots = page.query_selector_all("[data-surface=u0] circle.sensor")
+    x, y = (sorted({float(dot.get_attribute(c)) for dot in dots}) for c in ("cx", "cy"))
+    box = page.query_selector("[data-surface=u0] svg").bounding_box()
+    page.mouse.click(box["x"] + 0.5 * (x[1] + x[2]), box["y"] + 0.5 * (y[1] + y[2]))
     page.wait_for_function(
         f"() => document.querySelector('[data-count=u0]').textContent === '{count + 1} sensors'"
     )

@@ -125,6 +125,8 @@ def test_conditions_of_all_kinds_and_inputs_of_all_kinds(make_run):
     assert any(hard.hard_faces)
     assert hard.soft_faces
     assert agreement(run, "pt2").difference < 1e-9
+    inputs = capture(run, FORMATS["pt2"]).prediction.inputs
+    assert {a.name: a.meaning for a in inputs}["c"] == "the scalar c"
 
 
 def test_a_source_that_is_solved_for_between_walls(make_run):

@@ -443,3 +443,129 @@ def test_numbers_drawn_within_bounds_are_checked_within_them():
     drawn = edit(HEAT, ("inputs:\n", words), ("{u: u0}", '{u: "u0 + exp(-((x - c)/w)**2)"}'))
     assert Problem.from_yaml(drawn).notes == ()
     assert "not periodic in x" in only(drawn.replace("high: 0.6", "high: 1"))
+
+
+WALLS = edit(
+    HEAT,
+    (
+        "fourier_series, terms: 3, amplitude: [-1, 1], wavenumber: [1, 3]",
+        "gaussian_random_field, tau: 3, alpha: 4",
+    ),
+    ("{x: periodic}", "{x: {dirichlet: {u: 0}}}"),
+)
+CONTRADICTIONS = [
+    ("{u: u0}", "{u: u0 + cos(pi*x)}"),
+    ("{u: u0}", "{u: u0*x}"),
+    ("{u: u0}", "{u: 1 - x + u0*sin(pi*x)}"),
+    ("alpha: 4", "alpha: 4, boundary: {x: dirichlet}, mean: 1"),
+    ("gaussian_random_field, tau: 3, alpha: 4", "fourier_series, terms: 3, amplitude: [-1, 1], wavenumber: [1, 3]"),
+    ("gaussian_random_field, tau: 3, alpha: 4", "piecewise_constant, cells: 4, low: 0, high: 1"),
+    ("{dirichlet: {u: 0}}", '{dirichlet: {u: "1 + t"}}'),
+    ("{u: u0}", "{u: u0*sin(pi*x) + exp(x)}"),
+]  # fmt: skip
+AGREEMENTS = [
+    ("alpha: 4", "alpha: 4, boundary: {x: dirichlet}"),
+    ("{u: u0}", "{u: u0*x*(1 - x)}"),
+    ("{u: u0}", "{u: sin(pi*x)*u0}"),
+    ("{u: u0}", '{u: "u0*exp(-((x - 0.5)/0.05)**2)"}'),  # 1e-44 at the walls
+    ("gaussian_random_field, tau: 3, alpha: 4", "fourier_series, terms: 3, amplitude: [-1, 1], wavenumber: [1, 3], phase: [0, 0]"),
+    ("gaussian_random_field, tau: 3, alpha: 4", "data"),
+    ("{x: {dirichlet: {u: 0}}}", "{x: {neumann: {u: 0}}}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CONTRADICTIONS)
+def test_initial_data_that_contradict_a_wall_are_a_note(change):
+    text = edit(WALLS, change)
+    (note,) = Problem.from_yaml(text, "f.yaml").notes
+    line = 1 + text[: text.index("initial")].count("\n")
+    assert note.startswith(f"f.yaml:{line}:11: initial.u: ")
+    assert "contradicts the boundary (u at x = " in note
+    assert "the solution jumps where they meet, at t = 0" in note
+
+
+@pytest.mark.parametrize("change", AGREEMENTS)
+def test_initial_data_that_agree_with_the_walls_have_no_note(change):
+    assert Problem.from_yaml(edit(WALLS, change)).notes == ()
+
+
+def test_a_note_names_the_walls_and_what_to_write_instead():
+    problem = Problem.from_yaml(WALLS, "f.yaml")
+    (note,) = problem.notes
+    assert "u0 contradicts the boundary (u at x = 0 is 0; u at x = 1 is 0)" in note
+    assert note.endswith("give u0 'boundary: {x: dirichlet}'.")
+    assert note in problem.describe()
+    (one,) = Problem.from_yaml(edit(WALLS, ("{u: u0}", "{u: u0*x}"))).notes
+    assert "(u at x = 1 is 0)" in one
+
+
+def test_data_that_are_an_expression_of_others_contradict_a_wall_as_well():
+    text = edit(
+        WALLS,
+        ("u0: {of: [x],", "g: {of: [x], expression: u0*K}\n  u0: {of: [x], hidden: true,"),
+        ("{u: u0}", "{u: g}"),
+    )
+    (note,) = Problem.from_yaml(edit(text, ("K", "cos(pi*x)"))).notes
+    assert "initial.u: g contradicts the boundary" in note
+    assert Problem.from_yaml(edit(text, ("K", "sin(pi*x)"))).notes == ()
+
+
+WAVE = edit(
+    WALLS,
+    ("dt(u) = nu", "dtt(u) = nu"),
+    ("{u: u0}", '{u: sin(pi*x), "dt(u)": u0}'),
+)
+
+
+def test_a_slope_in_time_that_contradicts_a_moving_wall_is_a_note():
+    (note,) = Problem.from_yaml(WAVE).notes
+    assert "initial.dt(u): u0 contradicts" in note
+    assert "dt(u) jumps" in note
+    moving = edit(WAVE, ('"dt(u)": u0', '"dt(u)": 2'), ("{u: 0}", "{u: 2*t}"), ("u0: {", "v0: {"))
+    moving = edit(moving, ("sin(pi*x)", "v0*sin(pi*x)"))
+    assert Problem.from_yaml(moving).notes == ()
+    assert len(Problem.from_yaml(edit(moving, ("2*t", "3*t"))).notes) == 1
+
+
+PLATE = """name: plate
+time: {t: [0, 1]}
+space: {x: [0, 2], y: [0, 2]}
+domain: {box: [[0, 2], [0, 2]], holes: {hole: {disk: [1, 1, 0.5]}}}
+unknowns: [u]
+inputs:
+  u0: {of: [x, y], law: gaussian_random_field, tau: 3, alpha: 4, boundary: {x: dirichlet, y: dirichlet}}
+equations: ["dt(u) = lap(u)"]
+initial: {u: u0}
+boundary: {rest: {dirichlet: {u: 0}}}
+"""
+
+
+def test_a_field_that_vanishes_on_the_sides_contradicts_a_hole_alone():
+    (note,) = Problem.from_yaml(PLATE).notes
+    assert "(u on hole is 0)" in note
+    around = edit(PLATE, ("{u: u0}", '{u: "u0*((x - 1)**2 + (y - 1)**2 - 0.25)"}'))
+    assert Problem.from_yaml(around).notes == ()
+
+
+def test_an_input_that_matters_through_another_is_a_note_unless_it_is_hidden():
+    both = edit(
+        HEAT, ("equations:", "  g: {of: [x], expression: exp(u0)}\nequations:"), ("u: u0", "u: g")
+    )
+    (note,) = Problem.from_yaml(both, "f.yaml").notes
+    assert note == (
+        "f.yaml:8:3: inputs.u0: the equations depend on it through g alone, and the network "
+        "observes both. Write 'hidden: true' if it is only there to draw g."
+    )
+    for change in (
+        ("u0: {of: [x],", "u0: {of: [x], hidden: true,"),
+        ("u: g", "u: g + u0"),
+        ("expression: exp(u0)", "expression: exp(u0), hidden: true"),
+    ):
+        assert Problem.from_yaml(edit(both, change)).notes == ()
+
+
+def test_an_input_behind_a_hidden_one_is_a_note_too():
+    chain = "  h: {of: [x], hidden: true, expression: 2*u0}\n  g: {of: [x], expression: exp(h)}\n"
+    text = edit(HEAT, ("equations:", f"{chain}equations:"), ("u: u0", "u: g"))
+    (note,) = Problem.from_yaml(text).notes
+    assert "inputs.u0: the equations depend on it through g alone" in note

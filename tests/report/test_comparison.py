@@ -3,10 +3,12 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 
 from piop.datasets import Queries
 from piop.problem import Problem
+from piop.problem.capabilities import Capability
 from piop.report import comparison
 from piop.report.held_out_errors import HeldOutErrors
 from piop.report.layouts import Cloud, View, triangulate
@@ -80,15 +82,22 @@ def test_best_median_and_worst_inputs_are_chosen_by_their_errors():
     assert (one.rows(), one.covered()) == ({"only": 0}, None)
 
 
-def on_a_disk(equations=True):
+def on_a_disk(refusal="", **differing):
     """A run on a disk whose boundary holds the point (1, 0)."""
     domain = SimpleNamespace(
         contains=lambda points: (points**2).sum(1) <= 1.0,
         touches=lambda points: np.abs((points**2).sum(1) - 1.0) < 1e-9,
     )
-    domain.fixed, domain.varies = domain, False
-    can = SimpleNamespace(equations=equations)
-    return SimpleNamespace(problem=SimpleNamespace(domain=domain, capabilities=can))
+    domain.fixed, domain.varies, domain.is_box = domain, False, False
+    can = SimpleNamespace(equations=Capability(refusal))
+    problem = {"name": "disk", "residuals": [1], "inputs": [1], "domain": domain}
+    operator = {"gridded": False, "end_only": False}
+    for own in (problem, operator):
+        own |= {key: value for key, value in differing.items() if key in own}
+    return SimpleNamespace(
+        problem=SimpleNamespace(**problem, capabilities=can),
+        model=SimpleNamespace(operator=SimpleNamespace(**operator)),
+    )
 
 
 def test_residuals_on_a_shape_are_drawn_off_its_boundary():
@@ -102,9 +111,37 @@ def test_residuals_on_a_shape_are_drawn_off_its_boundary():
     assert sizes == [3]
 
 
-def test_equations_without_a_residual_have_no_map_on_a_shape():
-    cloud = Cloud(("x", "y"), [np.zeros((1, 2))], [np.empty((0, 3), int)], {})
-    assert comparison._residual_view(on_a_disk(equations=False), cloud) is None
+VARYING = SimpleNamespace(varies=True, is_box=False)
+OBSTACLES = [
+    (on_a_disk(), ["u0"], ""),
+    (on_a_disk(), [], "the held-out inputs are data, known at their sensors alone"),
+    (on_a_disk(inputs=[]), [], ""),
+    (on_a_disk(residuals=[]), ["u0"], "the problem has no equations"),
+    (on_a_disk(domain=VARYING), ["u0"], "shapes differ from sample to sample, and the equations"),
+    (on_a_disk("disk: not supported yet: x"), ["u0"], "not supported yet: x"),
+    (on_a_disk(gridded=True), ["u0"], "the network is evaluated on a grid"),
+    (on_a_disk(end_only=True), ["u0"], "the network predicts the last time alone"),
+]
+
+
+@pytest.mark.parametrize(("run", "functions", "reason"), OBSTACLES)
+def test_a_missing_residual_has_a_reason(run, functions, reason):
+    held_out = SimpleNamespace(functions=dict.fromkeys(functions))
+    found = comparison._residual_obstacle(run, held_out)
+    assert found.startswith(reason)
+    assert bool(found) == bool(reason)
+
+
+def test_a_residual_that_is_not_finite_is_not_drawn(monkeypatch):
+    monkeypatch.setattr(comparison, "_residuals", lambda *_: {})
+    points = np.array([[0.0, 0.0], [0.5, 0.0], [0.0, 0.5]])
+    cloud = Cloud(("x", "y"), [points], [np.array([[0, 1, 2]])], {})
+    errors = HeldOutErrors(np.arange(1), np.zeros(1), np.zeros(1))
+    empty = comparison.Comparison(cloud, {}, {}, ["only"], errors, [0])
+    held_out = SimpleNamespace(functions={"u0": None})
+    found = comparison._with_residuals(on_a_disk(), empty, held_out)
+    assert found.without_residuals == "it is not finite at every point"
+    assert found.residual_view is None
 
 
 def test_residuals_are_evaluated_at_the_points_that_are_drawn(monkeypatch):

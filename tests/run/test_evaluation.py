@@ -79,6 +79,7 @@ def test_an_operator_no_better_than_a_baseline_is_warned_of(trained):
     still = {n: v[:, :1].expand_as(v) for n, v in held_out.truth.items()}
     found = module.compare_with_truth(trained.problem, held_out, still)
     assert any("does not beat" in w and "stays at u0" in w for w in found["warnings"])
+    assert sum("piop resume RUN --time 10m" in w for w in found["warnings"]) == 1
 
 
 def test_references_that_missed_their_tolerance_are_warned_of(trained):
@@ -137,6 +138,8 @@ def test_errors_are_kept_where_a_later_reference_fails(trained, tmp_path, monkey
     found = run.evaluate(2, seed=9)
     assert found["relative_l2"] is None
     assert "left as it was, with the errors on 6 inputs of seed 0" in " ".join(found["warnings"])
+    explained = f"it blows up. To see inputs and their references: piop explore {path}/spec.yaml"
+    assert any(explained in w for w in found["warnings"]) == (kind == "refused")
     assert file.read_bytes() == before
     file.write_text("{")  # damaged: nothing to keep
     assert run.evaluate(2, seed=9)["relative_l2"] is None

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from piop.errors import TrainingError, UsageError
+from piop.errors import SolverError, TrainingError, UsageError
 from piop.job_phases import JobPhases
 from piop.problem import Problem
 from piop.run import fit, resume
@@ -66,6 +66,18 @@ def test_a_calibration_that_is_asked_for_needs_no_evaluation(heat, tmp_path):
     assert phases.seconds["calibrating"] > 0
     assert run.calibration is not None
     assert fit(heat, steps=2, out=tmp_path / "none", samples=0).calibration is None
+
+
+def test_no_one_is_told_to_calibrate_where_the_solver_fails(heat, tmp_path, caplog, monkeypatch):
+    def fail(*_, **__):
+        raise SolverError("it blows up")
+
+    run = fit(heat, steps=1, out=tmp_path / "r", samples=0)
+    monkeypatch.setattr(type(run), "calibrate", fail)
+    with caplog.at_level("INFO"):
+        run.calibrate_after_training(20, lambda *_: None, 0.0)
+    assert "answers have no error bound: it blows up" in caplog.text
+    assert "--calibrate" not in caplog.text
 
 
 def test_one_solution_is_not_calibrated_and_no_one_is_told_to(tmp_path, caplog):

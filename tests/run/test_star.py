@@ -8,7 +8,7 @@ import torch
 
 from piop.datasets import inspect_file, read_dataset
 from piop.datasets.reader import StoredDataset
-from piop.errors import DataError, NotSupportedError
+from piop.errors import DataError, NotSupportedError, UsageError
 from piop.fields import FunctionSamples
 from piop.generation import generate
 from piop.problem import Problem
@@ -91,10 +91,15 @@ def test_equations_are_not_trained_on_such_shapes(problem):
 
 def test_a_report_shows_each_shape_with_its_own_points(problem, path, tmp_path):
     run = fit(problem, data=path, physics=False, steps=2, backbone="pit", out=tmp_path / "run")
-    data = data_of(run.report().read_text())
+    page = run.report().read_text()
+    data = data_of(page)
     fields = data["fields"]
     assert fields["kind"] == "cloud"
     assert len(fields["clouds"]) == len(data["rows"])
     assert fields["reference"]["u"]["shape"] == [len(data["rows"]), 30]
     assert fields["clouds"][0]["triangles"]
     assert run.plot("fields").axes
+    assert data["residual"] is None
+    assert "No map of the residual: shapes differ from sample to sample" in page
+    with pytest.raises(UsageError, match=r"'residual' cannot be drawn of .*: shapes differ"):
+        run.plot("residual")

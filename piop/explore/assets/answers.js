@@ -3,9 +3,11 @@
 const { html, number } = Plots;
 
 export const percent = (value) =>
-  value === null || value === undefined ? "–" : `${number(100 * value, 2)} %`;
+  value === null || value === undefined ? "–" : `${number(100 * value, 2)}\u00a0%`;
+/** A name with its unit, as axes are labelled. */
+export const labelled = (name, units) => (units[name] ? `${name} [${units[name]}]` : name);
 const probability = (p) => (p < 0.001 ? "< 0.001" : `= ${number(p, 2)}`);
-const seconds = (s) => (s < 1 ? `${number(1000 * s, 2)} ms` : `${number(s, 2)} s`);
+const seconds = (s) => (s < 1 ? `${number(1000 * s, 2)}\u00a0ms` : `${number(s, 2)}\u00a0s`);
 
 class Card {
   constructor(name, key) {
@@ -115,12 +117,13 @@ class Curves {
     this.axis = axis;
     const top = html("figure", { "data-plot": "answer" });
     element.append(top);
-    this.plot = new Plots.LinePlot(top, { x: axis.name, y: names.label, height: 260 });
+    const x = labelled(axis.name, about.units);
+    this.plot = new Plots.LinePlot(top, { x, y: names.label, height: 260 });
     if (about.mode === "run") {
       const below = html("figure", { "data-plot": "error" });
       element.append(below);
-      this.errors = new Plots.LinePlot(below, { x: axis.name, y: "|operator − reference|",
-        height: 150, legend: false });
+      this.errors = new Plots.LinePlot(below, { x, y: "|operator − reference|", height: 150,
+        legend: false });
     }
   }
   draw({ operator, reference, range }, label) {
@@ -149,7 +152,7 @@ function coloursOf([low, high]) {
 class Maps {
   constructor(element, about, display, names) {
     this.display = display;
-    const [a, b] = display.space;
+    const [a, b] = display.space.map((name) => labelled(name, about.units));
     const row = html("div", { class: "fields" });
     element.append(row);
     const make = (key, title) => {
@@ -230,7 +233,8 @@ export class Answer {
     element.append(this.over);
     const below = html("div", {});
     this.over.append(below);
-    this.overPlot = new Plots.LinePlot(below, { x: display.time || "", y: "relative L2", height: 180 });
+    this.overPlot = new Plots.LinePlot(below, { x: labelled(display.time || "", about.units),
+      y: "relative L2", height: 180 });
   }
   addDepth(controls) {
     const axis = this.display.axes[2];
@@ -257,9 +261,7 @@ export class Answer {
     return { name, x: closed ? [...values, high] : values, closed };
   }
   label() {
-    const name = this.about.channels[this.channel];
-    const unit = this.about.units[name];
-    return unit ? `${name} [${unit}]` : name;
+    return labelled(this.about.channels[this.channel], this.about.units);
   }
   choose(channel) {
     this.channel = channel;

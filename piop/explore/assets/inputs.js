@@ -1,10 +1,15 @@
 /* Panels in which inputs are changed: curves and maps drawn by hand, waves, numbers, sensors. */
 
+import { labelled } from "./answers.js";
+
 const { html, number } = Plots;
+/** Labels of the axes of an input and of its values, with their units. */
+const labelsOf = ({ page, item }) =>
+  [...item.axes, item].map(({ name }) => labelled(name, page.about.units));
 const between = (value, low, high) => Math.min(high, Math.max(low, value));
 const round = (value) => Number(value.toPrecision(4)); // what is sent and kept in the address
 const SMOOTHINGS = 3; // passes over a curve drawn by hand
-const NEAR = 12; // pixels within which a sensor is taken
+const NEAR = 12; // pixels within which a sensor is taken, where others are not closer still
 
 /** Let one of several buttons be pressed. */
 function modes(names, labels, onchange) {
@@ -274,7 +279,8 @@ export class CurvePanel extends FunctionPanel {
     const [axis] = this.item.axes;
     this.x = Float64Array.from(axis.values);
     this.cursor = this.x.length >> 1;
-    this.plot = new Plots.LinePlot(this.surface, { x: axis.name, y: this.item.name, height: 230 });
+    const [x, y] = labelsOf(this);
+    this.plot = new Plots.LinePlot(this.surface, { x, y, height: 230 });
   }
   redraw() {
     const [axis] = this.item.axes;
@@ -307,7 +313,8 @@ export class CurvePanel extends FunctionPanel {
   }
   sensorAt(event) {
     const box = this.plot.svg.getBoundingClientRect(), at = event.clientX - box.left;
-    let best = null, least = NEAR;
+    const { from, to } = this.plot.xAxis;
+    let best = null, least = Math.min(NEAR, 0.4 * Math.abs(to - from) / this.sensors.length);
     this.sensors.forEach(([x], i) => {
       const away = Math.abs(this.plot.xAxis.pixel(x) - at);
       if (away < least) [best, least] = [i, away];
@@ -382,7 +389,8 @@ export class MapPanel extends FunctionPanel {
     this.cursor = [0.5 * (a.low + a.high), 0.5 * (b.low + b.high)];
     this.sign = 1;
     this.width = 0.12;
-    this.plot = new Plots.FieldPlot(this.surface, { x: a.name, y: b.name, bar: this.item.name,
+    const labels = labelsOf(this);
+    this.plot = new Plots.FieldPlot(this.surface, { x: labels[0], y: labels[1], bar: labels.at(-1),
       equal: true, maxHeight: 300 });
     this.extra.append(
       modes([1, -1], ["Raise", "Lower"], (sign) => (this.sign = sign)),
@@ -423,7 +431,9 @@ export class MapPanel extends FunctionPanel {
   }
   sensorAt(event) {
     const box = this.plot.svg.getBoundingClientRect();
-    let best = null, least = NEAR;
+    const [width, height] = [this.plot.xAxis, this.plot.yAxis].map(({ from, to }) => Math.abs(to - from));
+    const spacing = Math.sqrt(width * height / this.sensors.length);
+    let best = null, least = Math.min(NEAR, 0.4 * spacing);
     this.sensors.forEach(([x, y], i) => {
       const away = Math.hypot(this.plot.xAxis.pixel(x) - (event.clientX - box.left),
         this.plot.yAxis.pixel(y) - (event.clientY - box.top));

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING
 
 from piop.errors import Issue
 from piop.expression.parse import SYMPY_FAILS
+from piop.problem.wellposed.compatibility import note_contradictions
 from piop.problem.wellposed.distributions import check_distributions, check_rough
 from piop.problem.wellposed.domain import check_boundary, check_domain
-from piop.problem.wellposed.equations import check_data, check_equations, check_initial, check_usage
+from piop.problem.wellposed.equations import (
+    check_data,
+    check_equations,
+    check_initial,
+    check_usage,
+    note_observed_twice,
+)
 from piop.problem.wellposed.evolution import check_flux, check_growth
 from piop.problem.wellposed.periodic import (
     check_gauge,
@@ -50,8 +57,7 @@ _MATHEMATICS: tuple[Pass, ...] = (
     check_flux,
     check_rough,
 )
-
-
+_NOTES: tuple[Pass, ...] = (note_jumps, note_contradictions, note_observed_twice)
 _OF_DATA: tuple[tuple[Pass, frozenset[str]], ...] = (*_COUNTS[1:3], (check_data, frozenset()))
 """Passes for a problem without equations, which is known from its solutions alone."""
 
@@ -74,8 +80,9 @@ def check(problem: Problem, draft: Draft) -> tuple[str, ...]:
         for look in _MATHEMATICS:
             with suppress(*SYMPY_FAILS):  # what cannot be decided is let pass
                 issues += look(problem, resolved)
-        with suppress(*SYMPY_FAILS):
-            notes += note_jumps(problem, resolved)
+        for look in _NOTES:
+            with suppress(*SYMPY_FAILS):
+                notes += look(problem, resolved)
     raise_issues(issues)
     problem.at()  # a coefficient to infer is a symbol, whose sign the passes above do not know
     return tuple(map(str, notes))

@@ -121,6 +121,37 @@ def _unused(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
             yield issue_at(place, message, "Use it or leave it out.")
 
 
+def note_observed_twice(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
+    """Mention inputs that matter through other inputs alone, where the network observes both."""
+    inputs = {item.name: item for item in problem.inputs}
+    stated = [e for e in expressions(problem) if e not in [*resolved.inputs.values()]]
+    for item in problem.visible_inputs:
+        if any(e.has(item.symbol) for e in stated):
+            continue
+        through = [
+            name
+            for name in resolved.inputs
+            if not inputs[name].hidden and item.name in _behind(problem, name)
+        ]
+        if through:
+            message = (
+                f"inputs.{item.name}: the equations depend on it through {', '.join(through)} "
+                "alone, and the network observes both"
+            )
+            hint = f"Write 'hidden: true' if it is only there to draw {through[0]}."
+            yield issue_at(problem.spec.place(f"inputs.{item.name}"), message, hint)
+
+
+def _behind(problem: Problem, name: str) -> set[str]:
+    """Return the inputs that the expression of an input depends on, through others too."""
+    found: set[str] = set()
+    own = next(i.expression for i in problem.inputs if i.name == name)
+    for item in problem.inputs:
+        if own is not None and own.has(item.symbol):
+            found |= {item.name, *_behind(problem, item.name)}
+    return found
+
+
 OF_EQUATIONS = ("parameters", "definitions", "auxiliary", "gauge", "initial", "infer", "learn")
 """Sections that say something of equations."""
 

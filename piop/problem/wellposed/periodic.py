@@ -15,6 +15,7 @@ from piop.errors import Issue, Place
 from piop.expression.functions import JUMPS, evaluate
 from piop.expression.vector_calculus import occurs_bare
 from piop.forms.terms import additive_terms, orders, split_terms
+from piop.problem.wellposed.probes import ALONG, NEGLIGIBLE, Probes
 from piop.spec.formulas import Resolved
 from piop.spec.model import issue_at
 
@@ -22,12 +23,7 @@ if TYPE_CHECKING:
     from piop.problem.problem import Problem
 
 
-_POINTS = 7
-_ALONG = 64  # points along the axis that tell the size of an expression
 _TOLERANCE = 1e-8
-_NEGLIGIBLE = 2.5e-7
-"""Jump over the ends, relative to the size of the expression, that a reference solution of the
-usual tolerance, four times this, does not show: of a jump J, J/π·√(2/N) lies beyond N/2 modes."""
 
 
 def check_periodicity(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
@@ -100,27 +96,13 @@ def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> _Jump | None:
     """The values at both ends where they differ, else None."""
     if axis.symbol not in expr.free_symbols or expr.has(*JUMPS):
         return None
-    random = np.random.default_rng(0)
-    points: dict[Expr, np.ndarray] = {
-        c.symbol: c.low + c.length * random.random(_POINTS) for c in problem.coordinates
-    }
-    for item in problem.inputs:
-        if item.distribution is not None and (ends := item.distribution.extremes):
-            points[item.symbol] = ends[0] + (ends[-1] - ends[0]) * random.random(_POINTS)
+    probes = Probes(problem)
 
     def at(positions: np.ndarray) -> np.ndarray:
-        def lookup(atom: Expr) -> np.ndarray:
-            if atom == axis.symbol:
-                return positions
-            if atom not in points:
-                points[atom] = random.standard_normal(_POINTS)
-            return points[atom]
+        return probes.evaluate(expr, {axis.symbol: positions})
 
-        shape = np.broadcast_shapes(positions.shape, (_POINTS,))
-        return np.broadcast_to(np.asarray(evaluate(expr, lookup), dtype=float), shape)
-
-    low, high = at(np.full(_POINTS, axis.low)), at(np.full(_POINTS, axis.high))
-    along = at(axis.low + axis.length * np.linspace(0, 1, _ALONG)[:, None])
+    low, high = at(np.array([axis.low])), at(np.array([axis.high]))
+    along = at(axis.low + axis.length * np.linspace(0, 1, ALONG)[:, None])
     with np.errstate(all="ignore"):  # not finite: cannot be told
         gap = np.abs(high - low)
         differs = gap > _TOLERANCE * (1 + np.abs(low) + np.abs(high))
@@ -128,7 +110,7 @@ def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> _Jump | None:
     if not differs.any():
         return None
     first = int(np.argmax(differs))
-    negligible = bool((gap <= _NEGLIGIBLE * size).all())
+    negligible = bool((gap <= NEGLIGIBLE * size).all())
     return _Jump(axis, float(low[first]) + 0.0, float(high[first]) + 0.0, negligible)
 
 
