@@ -184,10 +184,8 @@ def _residual_view(run: Run, view: View | Cloud) -> View | Cloud:
     if isinstance(view, View):
         return view.with_fewer_points(RESIDUAL_POINTS)
     domain = run.problem.domain.fixed
-    points = [own[domain.contains(own) & ~domain.touches(own)] for own in view.points]
-    return replace(
-        view, points=points, triangles=[triangulate(own, domain.contains) for own in points]
-    )
+    inner = [domain.contains(own) & ~domain.touches(own) for own in view.points]
+    return view.of_points(inner)
 
 
 def with_errors_in_time_and_space(

@@ -88,6 +88,20 @@ class Cloud:
 
     time: str | None = None
 
+    def of_points(self, kept: Sequence[np.ndarray]) -> Cloud:
+        """Return some of the points, and the triangles whose corners are all among them.
+
+        Args:
+            kept: Of each row, whether to keep each point ``[N]``.
+        """
+        numbers = [np.cumsum(own) - 1 for own in kept]
+        corners = [t[own[t].all(1)] for t, own in zip(self.triangles, kept, strict=True)]
+        return replace(
+            self,
+            points=[p[own] for p, own in zip(self.points, kept, strict=True)],
+            triangles=[n[c] for n, c in zip(numbers, corners, strict=True)],
+        )
+
 
 def triangulate(
     points: np.ndarray, inside: Callable[[np.ndarray], np.ndarray] | None

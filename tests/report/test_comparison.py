@@ -102,10 +102,10 @@ def on_a_disk(refusal="", **differing):
 
 def test_residuals_on_a_shape_are_drawn_off_its_boundary():
     points = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.0], [0.0, 0.5], [2.0, 2.0]])
-    cloud = Cloud(("x", "y"), [points], [np.array([[0, 1, 3]])], {})
+    cloud = Cloud(("x", "y"), [points], [np.array([[0, 1, 3], [0, 2, 3]])], {})
     found = comparison._residual_view(on_a_disk(), cloud)
     assert found.points[0].tolist() == [[0, 0], [0.5, 0], [0, 0.5]]
-    assert sorted(found.triangles[0][0]) == [0, 1, 2]
+    assert found.triangles[0].tolist() == [[0, 1, 2]], "none that the points off it would need"
     queries, sizes = comparison._drawn_queries(found)
     assert queries[0].tolist() == found.points[0].tolist()
     assert sizes == [3]
