@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +22,33 @@ def user_cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     """Keep the user's own cache out of the tests, also those in processes of their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("user_cache")))
+        yield
+
+
+@contextmanager
+def torch_threads(count: int) -> Iterator[None]:
+    """Give torch so many threads in a block, in place of the one of a worker."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Give torch one thread."""
+    with torch_threads(1):
+        yield
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Give torch two threads."""
+    with torch_threads(2):
         yield
 
 

@@ -23,7 +23,7 @@ from piop.expression.functions import JUMPS
 from piop.forms.hard_constraints import vanishes_at
 from piop.forms.pde import Input
 from piop.forms.terms import applied, name_of, outermost_atoms
-from piop.problem.wellposed.probes import ALONG, NEGLIGIBLE, POINTS, Array, Probes
+from piop.problem.wellposed.random_points import ALONG, NEGLIGIBLE, POINTS, Array, RandomPoints
 from piop.spec.distributions import FourierSeries, GaussianRandomField, PiecewiseConstant
 from piop.spec.formulas import Resolved
 from piop.spec.model import issue_at
@@ -96,10 +96,11 @@ def _differs(
         return False
     fixed: dict[Expr, Array] = {axis.symbol: column for axis, column in columns.items()}
     fixed[time.symbol] = np.array([time.low])
-    probes = Probes(problem)
+    spots = RandomPoints(problem)
     with np.errstate(all="ignore"):  # what is not finite cannot be told
-        gap = np.abs(probes.evaluate(start, fixed) - probes.evaluate(wall, fixed))
-        size = _size(problem.space, expressions[0], probes) + np.abs(probes.evaluate(wall, fixed))
+        at_wall = spots.evaluate(wall, fixed)
+        gap = np.abs(spots.evaluate(start, fixed) - at_wall)
+        size = _size(problem.space, expressions[0], spots) + np.abs(at_wall)
         return bool((gap > NEGLIGIBLE * size).any())
 
 
@@ -116,11 +117,11 @@ def _ends(columns: Mapping[Coordinate, Array]) -> Iterator[tuple[Coordinate, flo
                 yield axis, end
 
 
-def _size(space: tuple[Coordinate, ...], datum: Expr, probes: Probes) -> Array:
+def _size(space: tuple[Coordinate, ...], datum: Expr, spots: RandomPoints) -> Array:
     """Root mean square of a datum over lines through the domain."""
     along = np.linspace(0, 1, ALONG)[:, None]
     fixed: dict[Expr, Array] = {axis.symbol: axis.low + axis.length * along for axis in space}
-    return np.sqrt(np.mean(probes.evaluate(datum, fixed) ** 2, axis=0))
+    return np.sqrt(np.mean(spots.evaluate(datum, fixed) ** 2, axis=0))
 
 
 def _without_expressions(problem: Problem, expression: Expr) -> Any:

@@ -124,7 +124,7 @@ def _unused(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
 def note_observed_twice(problem: Problem, resolved: Resolved) -> Iterator[Issue]:
     """Mention inputs that matter through other inputs alone, where the network observes both."""
     inputs = {item.name: item for item in problem.inputs}
-    stated = [e for e in expressions(problem) if e not in [*resolved.inputs.values()]]
+    stated = [e for e in expressions(problem) if e not in resolved.inputs.values()]
     for item in problem.visible_inputs:
         if any(e.has(item.symbol) for e in stated):
             continue

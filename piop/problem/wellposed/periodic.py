@@ -15,7 +15,7 @@ from piop.errors import Issue, Place
 from piop.expression.functions import JUMPS, evaluate
 from piop.expression.vector_calculus import occurs_bare
 from piop.forms.terms import additive_terms, orders, split_terms
-from piop.problem.wellposed.probes import ALONG, NEGLIGIBLE, Probes
+from piop.problem.wellposed.random_points import ALONG, NEGLIGIBLE, RandomPoints
 from piop.spec.formulas import Resolved
 from piop.spec.model import issue_at
 
@@ -96,10 +96,10 @@ def _jump(problem: Problem, expr: Expr, axis: Coordinate) -> _Jump | None:
     """The values at both ends where they differ, else None."""
     if axis.symbol not in expr.free_symbols or expr.has(*JUMPS):
         return None
-    probes = Probes(problem)
+    spots = RandomPoints(problem)
 
     def at(positions: np.ndarray) -> np.ndarray:
-        return probes.evaluate(expr, {axis.symbol: positions})
+        return spots.evaluate(expr, {axis.symbol: positions})
 
     low, high = at(np.array([axis.low])), at(np.array([axis.high]))
     along = at(axis.low + axis.length * np.linspace(0, 1, ALONG)[:, None])

@@ -104,13 +104,14 @@ class ConcurrentMicrobatches:
             found = list(self._pool_of(workers).map(self.step.compute, microbatches))
         else:
             found = [self.step.compute(microbatch) for microbatch in microbatches]
-        (_, gradients), *others = found
-        for _, further in others:  # not in place: compiled graphs may give one tensor twice
-            gradients = torch._foreach_add(gradients, further)  # pyright: ignore[reportPrivateImportUsage]
+        (outcome, gradients), *others = found
         if others:
+            for _, further in others:  # not in place: compiled graphs may give one tensor twice
+                gradients = torch._foreach_add(gradients, further)  # pyright: ignore[reportPrivateImportUsage]
             torch._foreach_div_(gradients, count)  # pyright: ignore[reportPrivateImportUsage]
+            outcome = _joined([own for own, _ in found])
         self.step.add(gradients)
-        return _joined([outcome for outcome, _ in found])
+        return outcome
 
     def close(self) -> None:
         """End the threads and give torch its own back."""

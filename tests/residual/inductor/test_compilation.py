@@ -34,14 +34,6 @@ def cache(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.usefixtures("one_thread")
 def test_a_compiled_graph_gives_the_values_of_the_function(tensors, cache):
     graph = trace(function, tensors)

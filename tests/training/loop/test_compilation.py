@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from piop.training.batches.batch import BatchSource
-from piop.training.config import BudgetConfig, MachineConfig
+from piop.training.config import BudgetConfig, MachineConfig, PointsConfig
 from piop.training.loop.callbacks import Callbacks
 from piop.training.loop.checkpoint import read_metrics
 from piop.training.loop.compilation import EAGER_STEPS, GAIN, LEAST, StepGradients
@@ -100,6 +100,20 @@ def trainer_of(built, folder, steps, compile=None, seconds=None):
     (folder / "state").mkdir(parents=True, exist_ok=True)
     gradients = StepGradients(built.loss, compile)
     return Trainer(built.loss, built.draw, gradients, config, folder)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_torch_has_its_threads_again_after_training(builder, heat, tmp_path, monkeypatch):
+    Compiler(monkeypatch, 0.0)
+    built = builder(heat, points=PointsConfig(functions=4, queries=20, boundary=6))
+    monkeypatch.setattr(CompiledGradients, "concurrent", True)
+    monkeypatch.setattr("piop.training.loop.microbatches.LEAST_ROWS", 1)
+    trainer = trainer_of(built, tmp_path, 3, compile=True)
+    seen = []
+    trainer.callbacks = lambda _event: seen.append(torch.get_num_threads())
+    trainer.run()
+    assert seen[-1] == 1
+    assert torch.get_num_threads() == 2
 
 
 def test_the_decision_falls_after_a_few_steps_and_is_kept(

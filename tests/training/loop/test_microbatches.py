@@ -47,14 +47,6 @@ def test_pieces_give_the_loss_statistics_and_gradients_of_the_whole(builder, hea
     assert bool(statistics) == ("causal" in loss)
 
 
-@pytest.fixture
-def two_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.usefixtures("two_threads")

@@ -26,7 +26,7 @@ beyond N/2 modes."""
 
 
 @final
-class Probes:
+class RandomPoints:
     """Random points of the domain, at which inputs have random values.
 
     An input has the same value wherever it occurs, so that what it does not matter to is zero.
