@@ -40,8 +40,9 @@ from piop.problem import Problem
 from piop.residual.compiled_step import trace
 from piop.residual.inductor import fresh_cache
 from piop.training.batches.batch import Batch, flatten
+from piop.training.batches.split import split_batch
 from piop.training.loop.compilation import StepGradients
-from piop.training.loop.microbatches import COMPILED_ROWS, microbatch_count, split_batch
+from piop.training.loop.microbatches import COMPILED_ROWS, microbatch_count
 from piop.training.loop.phases import Stochastic, TrainingTask
 
 aten = torch.ops.aten

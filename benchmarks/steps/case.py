@@ -19,8 +19,9 @@ from piop.residual import compile_residual
 from piop.residual.compiled_step import TracedStep
 from piop.sampling import Draws, collocation, observe, sample_inputs
 from piop.training.batches.batch import Batch, CollocationPoints, flatten
+from piop.training.batches.split import split_batch
 from piop.training.build import signature_of
-from piop.training.loop.microbatches import COMPILED_ROWS, EAGER_ROWS, microbatch_count, split_batch
+from piop.training.loop.microbatches import COMPILED_ROWS, EAGER_ROWS, microbatch_count
 from piop.training.loss.known_functions import hard_constraint_lift
 from piop.training.loss.statistics import distribution_statistics
 from piop.training.operator import Operator, OperatorField

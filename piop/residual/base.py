@@ -94,6 +94,7 @@ class Residual(ABC):
         grid: The grid on which a field is evaluated as a whole; None for one evaluated at points.
         anywhere: Whether it can be evaluated at any points; False where it places its own.
         holds_walls: Whether its values count the conditions on walls too.
+        same_points: Whether it places the points of all functions of a batch alike.
         derived: Functions that lifts may contain beside the inputs.
     """
 
@@ -103,6 +104,7 @@ class Residual(ABC):
     grid: TensorGrid | None
     anywhere: bool
     holds_walls: ClassVar[bool] = False
+    same_points: bool = False
 
     @abstractmethod
     def place(self, draw: Callable[[], Tensor]) -> Tensor:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, final
 
 import torch
@@ -74,11 +76,12 @@ class InputDerivatives:
             KeyError: If a function is missing.
         """
         out = []
-        for name, order in self.entries:
+        for name, entries in groupby(self.entries, itemgetter(0)):
             columns = queries.detach()[..., self._columns(name)]
-            value = _find(functions, name).derivative(columns, order)
-            shape = torch.broadcast_shapes(value.shape, queries.shape[:-1])
-            out.append(value.to(queries.dtype).expand(shape))
+            orders = [order for _, order in entries]
+            for value in _find(functions, name).derivatives(columns, orders):
+                shape = torch.broadcast_shapes(value.shape, queries.shape[:-1])
+                out.append(value.to(queries.dtype).expand(shape))
         return tuple(out)
 
     @torch.no_grad()

@@ -94,9 +94,11 @@ class Draws:
         index: Global number of each sample, int64 ``[B]``, not negative. The numbers are made on
             its device.
         purpose: What the samples are for, a part of the name of every stream.
+        steps: Step of each sample, int64 ``[B]``, where those of several steps are drawn at once;
+            None where all are of ``step``.
 
     Raises:
-        ValueError: If seed, step or index are out of range.
+        ValueError: If seed, step or index are out of range, or there is not one step a sample.
 
     Example:
         >>> whole = Draws(0, 0, torch.arange(4)).uniform("demo", 3)
@@ -109,6 +111,7 @@ class Draws:
     step: int
     index: Tensor
     purpose: str = ""
+    steps: Tensor | None = None
 
     def __post_init__(self) -> None:
         for key in ("seed", "step"):
@@ -120,6 +123,10 @@ class Draws:
             )
         if self.index.numel() and int(self.index.min()) < 0:
             raise ValueError(f"index: {int(self.index.min())} is negative")
+        if self.steps is not None and self.steps.shape != self.index.shape:
+            raise ValueError(
+                f"steps: {list(self.steps.shape)} are not those of index {list(self.index.shape)}"
+            )
 
     @classmethod
     def of(
@@ -153,7 +160,7 @@ class Draws:
         size = math.prod(shape)
         block = torch.arange((size + 1) // 2, device=self.index.device)[None]
         index = self.index[:, None]
-        step = torch.full_like(index, self.step)
+        step = torch.full_like(index, self.step) if self.steps is None else self.steps[:, None]
         name = f"{self.purpose}/{stream}" if self.purpose else stream
         key = (self.seed, zlib.crc32(name.encode()))
         words = philox((block + 0 * index, index & _MASK, index >> 32, step), key)

@@ -33,6 +33,7 @@ from piop.residual import (
     compile_residual,
 )
 from piop.residual.attention.kernel import Kernel
+from piop.training.batches.ahead import BatchesAhead
 from piop.training.batches.batch import BatchSetting, BatchSource, EquationsAndData
 from piop.training.batches.data import DataPointSource, TrajectorySource
 from piop.training.batches.equations import EquationSource
@@ -312,9 +313,10 @@ def build_source(
         functions = choose_function_source(whole, data, model.grids)
         if rollout is not None:
             functions = RolloutFunctions(functions, rollout, config.points.functions, processes)
-        equations = EquationSource(setting, loss, statistics, functions)
+        plain = EquationSource(setting, loss, statistics, functions)
+        equations = BatchesAhead.where_possible(plain)
         if isinstance(loss.residual, TargetResidual):
-            equations = TargetBatches(equations, loss, config.points.functions, processes)
+            equations = TargetBatches(plain, loss, config.points.functions, processes)
     if data is None:
         if equations is None:
             raise UsageError("without physics there must be data: give --data FILE")

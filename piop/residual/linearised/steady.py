@@ -66,7 +66,7 @@ class LinearisedSteady(LinearisedResidual):
         if any(axis.periodic and count % 2 == 0 for axis, count in pairs):
             raise ValueError("an even number of periodic nodes has a wave without derivatives")
         super().__init__(problem, lattice, sizes, 1.0, derived)
-        self.given = len(problem.space)
+        self.given, self.same_points = len(problem.space), self.same
         self._lengths = [axis.length for axis in problem.space]
         self._gauges = {problem.channels.index(u): m for u, m in problem.pde.gauge.items()}
         numbers = torch.arange(lattice.size).reshape(lattice.points)
@@ -93,7 +93,7 @@ class LinearisedSteady(LinearisedResidual):
         lattices: then it is factored once.
         """
         drawn = draw()
-        if self.same:
+        if self.same_points:
             drawn = drawn[:1].expand_as(drawn)
         axes = [
             nodes.places(drawn[:, :1, axis].double()).to(drawn)

@@ -120,6 +120,13 @@ class BatchSetting:
         index = torch.arange(samples.start, samples.stop)
         return Draws(self.config.machine.seed, step + 1, index.to(self.like.device))
 
+    def draws_of_steps(self, steps: range, samples: range) -> Draws:
+        """Return the randomness of some samples of each of several steps, step by step."""
+        one = self.draws(steps.start, samples)
+        index = one.index.repeat(len(steps))
+        each = torch.arange(steps.start + 1, steps.stop + 1).repeat_interleave(len(samples))
+        return replace(one, index=index, steps=each.to(index))
+
 
 class Source:
     """Base of the sources of batches and of functions, with their state for checkpoints.

@@ -108,13 +108,29 @@ class EquationSource(BatchSource):
         self.amplitude = FunctionSize(start, points, statistics)
         self.part = setting.processes.part(self.config.functions)
 
-    @torch.no_grad()
+    @property
+    def of_steps_alone(self) -> bool:
+        """Whether a batch depends on its step alone, and has its points for itself.
+
+        Neither on weights, nor on earlier batches, nor on how much of the budget is spent.
+        """
+        alike = self.config.shared or self.residual.same_points
+        follow = self.config.adaptive or self.sampling.horizon < 1
+        return self.functions.of_draws_alone and not (alike or follow)
+
     def __call__(self, step: int, fraction: float) -> Batch:
         """See the base class.
 
         Points that follow the residual depend on the present weights of the operator as well.
         """
-        draws = self.setting.draws(step, self.part)
+        return self._drawn(self.setting.draws(step, self.part), fraction)
+
+    def of_steps(self, steps: range, fraction: float) -> Batch:
+        """Draw the batches of several steps as one, that of the first step first."""
+        return self._drawn(self.setting.draws_of_steps(steps, self.part), fraction)
+
+    @torch.no_grad()
+    def _drawn(self, draws: Draws, fraction: float) -> Batch:
         functions, observed = self.functions(draws, self.like.dtype, fraction)
         shared = draws
         if self.config.shared:  # the points of sample 0, on every process

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection
-from typing import final
+from typing import ClassVar, final
 
 import torch
 
@@ -22,7 +22,13 @@ DrawnFunctions = tuple[Functions, Inputs]
 
 
 class FunctionSource(Source, ABC):
-    """Draws the input functions of a step."""
+    """Draws the input functions of a step.
+
+    Attributes:
+        of_draws_alone: Whether each function depends on the draws of its own sample alone.
+    """
+
+    of_draws_alone: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, draws: Draws, dtype: torch.dtype, fraction: float) -> DrawnFunctions:
@@ -42,6 +48,8 @@ class DistributionFunctions(FunctionSource):
     Args:
         problem: Whose inputs they are.
     """
+
+    of_draws_alone = True
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.sample = problem, InputSampler(problem)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from math import ceil
 from typing import final
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from piop.training.batches.batch import Batch, CollocationPoints, map_tensors
+from piop.training.batches.batch import Batch
+from piop.training.batches.split import split_batch
 from piop.training.loop.gradients import CompiledGradients, separate_gradients
 from piop.training.loop.phases import Gradients
 from piop.training.loss.weighting.base import Outcome
-from piop.training.loss.weighting.tangent_kernel import PROBE
 
 COMPILED_ROWS, EAGER_ROWS = 1536, 4096
 """Rows of features (streams × functions × queries) at a time; 128 features of 1536 fill 0.8 MB.
@@ -189,34 +188,3 @@ def _splits(batch: Batch, streams: int) -> list[tuple[int, float]]:
         return [(1, 0.0)]
     rows = streams * functions * queries.shape[1]
     return [(n, rows / n) for n in range(1, functions + 1) if functions % n == 0]
-
-
-def split_batch(batch: Batch, count: int) -> list[Batch]:
-    """Split a batch along its functions; what all functions share stays whole.
-
-    Args:
-        batch: The batch, without data unless it stays whole.
-        count: A divisor of the number of functions.
-    """
-    if count == 1:
-        return [batch]
-
-    def part(piece: int) -> Batch:
-        def cut(tensor: Tensor, axis: int = 0) -> Tensor:
-            return tensor if tensor.shape[axis] == 1 else tensor.chunk(count, axis)[piece]
-
-        def points(at: CollocationPoints) -> CollocationPoints:
-            lift = None if at.lift is None else cut(at.lift, axis=1).contiguous()
-            return replace(map_tensors(cut, replace(at, lift=None)), lift=lift)
-
-        signs = {k: cut(v) for k, v in batch.weights.items() if k.startswith(PROBE)}
-        return replace(
-            batch,
-            inputs=map_tensors(cut, batch.inputs),
-            size=map_tensors(cut, batch.size),
-            equations=None if batch.equations is None else points(batch.equations),
-            conditions={name: points(at) for name, at in batch.conditions.items()},
-            weights={**batch.weights, **signs},
-        )
-
-    return [part(piece) for piece in range(count)]

@@ -11,7 +11,7 @@ Source: own; modes of collocated operators as in Trefethen 2000, ch. 9
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
@@ -55,25 +55,50 @@ class ModeShapes:
     real: Tensor
     imaginary: Tensor | None
 
-    def at(self, positions: Tensor, order: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Evaluate a derivative of all functions, in a precision.
+    def waves(
+        self, positions: Tensor, orders: Collection[Sequence[int]], dtype: torch.dtype
+    ) -> list[Tensor]:
+        """Evaluate derivatives of the waves that all functions are sums of.
 
         Args:
             positions: ``[…, d]`` float64.
-            order: Of the derivative, along each axis.
+            orders: Of each derivative, along each axis.
             dtype: float32 takes half the time of float64.
 
         Returns:
-            ``[…, J]``.
+            For each order the cosines and minus the sines ``[…, 2K]``.
         """
-        waves = torch.exp(1j * (positions @ self.wave_vectors.mT))
-        for column, n in enumerate(order):
-            waves = waves * (1j * self.wave_vectors[:, column]) ** n
-        parts = torch.cat([waves.real, -waves.imag], -1).to(dtype)
-        found = parts @ self.real.to(dtype)
+        phase = positions @ self.wave_vectors.mT
+        waves, found = torch.complex(phase.cos(), phase.sin()), []
+        for order in orders:
+            own = waves
+            for column, n in enumerate(order):
+                own = own * (1j * self.wave_vectors[:, column]) ** n
+            found.append(torch.cat([own.real, -own.imag], -1).to(dtype))
+        return found
+
+    def at(self, positions: Tensor, order: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """Evaluate a derivative of all functions at ``positions […, d]``: ``[…, J]``."""
+        (waves,) = self.waves(positions, [order], dtype)
+        found = waves @ self.real.to(dtype)
         if self.imaginary is None:
             return found
-        return torch.complex(found, parts @ self.imaginary.to(dtype))
+        return torch.complex(found, waves @ self.imaginary.to(dtype))
+
+    def combined(self, weights: Tensor, dtype: torch.dtype) -> Tensor:
+        """Sum all functions, in terms of :meth:`waves`: the real part.
+
+        Args:
+            weights: Of each function, complex ``[…, J]``.
+            dtype: Of the result.
+
+        Returns:
+            Coefficients of the waves ``[…, 2K]``.
+        """
+        found = weights.real.to(dtype) @ self.real.mT.to(dtype)
+        if self.imaginary is None:
+            return found
+        return found - weights.imag.to(dtype) @ self.imaginary.mT.to(dtype)
 
     def choose(self, index: Tensor) -> ModeShapes:
         """Choose some of the functions."""
@@ -119,18 +144,22 @@ class Modes(InputFunction):
 
     def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
         """See the base class."""
-        moved = points.double() - self.origin
+        return self.derivatives(points, [order])[0]
+
+    def derivatives(self, points: Tensor, orders: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Evaluate several derivatives, whose modes are the same: see the base class."""
+        moved, dtype = points.double() - self.origin, points.dtype
         if len(moved) == 1 and not torch.compiler.is_exporting():
-            found = self._sum_on_grid(moved[0], order, points.dtype)
-            if found is not None:
-                return found.to(points.dtype)
+            found = [self._sum_on_grid(moved[0], order, dtype) for order in orders]
+            if all(values is not None for values in found):
+                return [values.to(dtype) for values in found if values is not None]
         parts = [
-            self._sum(moved[:, part], order, points.dtype)
-            for part in chunks(points.shape[1], points.shape[0] * len(self.rates), MOST_VALUES)
+            self._sums(moved[:, part], orders, dtype)
+            for part in chunks(points.shape[1], self.batch * len(self.rates), MOST_VALUES)
         ]
-        shape = max(self.batch, len(points)), points.shape[1]
-        found = torch.cat(parts, 1) if parts else moved.new_zeros(shape)
-        return found.expand(shape).to(points.dtype)
+        shape = len(orders), max(self.batch, len(points)), points.shape[1]
+        total = torch.cat(parts, 2) if parts else moved.new_zeros(shape)
+        return [*total.expand(shape).to(dtype).unbind()]
 
     def _sum_on_grid(
         self, moved: Tensor, order: Sequence[int], dtype: torch.dtype
@@ -142,7 +171,7 @@ class Modes(InputFunction):
         places, where = moved[:, 1:].unique(dim=0, return_inverse=True)
         if len(times) * len(places) > 2 * len(moved):
             return None
-        in_time = growth(times[:, None], self.rates, order[0], self.order)
+        in_time = growth(times[:, None], self.rates, order[:1], self.order)[order[0]]
         weights = self.amplitudes[:, None] * in_time
         shapes = self.shapes.at(places, order[1:], dtype)[:, self.shape_of].mT
         whole = weights.real.to(dtype) @ shapes.real
@@ -150,12 +179,20 @@ class Modes(InputFunction):
             whole = whole - weights.imag.to(dtype) @ shapes.imag
         return whole[:, at, where]
 
-    def _sum(self, moved: Tensor, order: Sequence[int], dtype: torch.dtype) -> Tensor:
-        """Sum all modes at points relative to the origin: ``[B, N]``."""
-        times, *others = order
-        in_time = growth(moved[..., :1], self.rates, times, self.order)
-        in_space = self.shapes.at(moved[..., 1:], others, dtype)[..., self.shape_of]
-        return (in_time * in_space @ self.amplitudes[..., None])[..., 0].real
+    def _sums(self, moved: Tensor, orders: Sequence[Sequence[int]], dtype: torch.dtype) -> Tensor:
+        """Sum all modes at points relative to the origin: ``[orders, B, N]``."""
+        in_time = growth(moved[..., :1], self.rates, {order[0] for order in orders}, self.order)
+        coefficients = {}
+        for times, grown in in_time.items():
+            moving = self.amplitudes[:, None] * grown  # in double precision, since many cancel
+            shape = *moving.shape[:-1], self.shapes.real.shape[1]
+            each = moving.new_zeros(shape).index_add(-1, self.shape_of, moving)
+            coefficients[times] = self.shapes.combined(each, dtype)
+        waves = self.shapes.waves(moved[..., 1:], [order[1:] for order in orders], dtype)
+        found = [
+            (coefficients[order[0]] * own).sum(-1) for order, own in zip(orders, waves, strict=True)
+        ]
+        return torch.stack(found)
 
     def take(self, index: Tensor) -> Self:
         """See the base class."""

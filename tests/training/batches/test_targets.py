@@ -8,6 +8,7 @@ from piop.problem import Problem
 from piop.residual import TargetResidual
 from piop.residual.linearised import steady
 from piop.run import fit, resume
+from piop.training.batches.equations import EquationSource
 from piop.training.batches.targets import TargetBatches
 from piop.training.build import build_model, build_objective, build_source
 from piop.training.distributed import SingleProcess
@@ -50,6 +51,7 @@ def parts_of(run, processes=None):
     loss = build_objective(model, run.statistics, run.config)
     source = build_source(model, loss, run.statistics, run.config, None, processes)
     assert isinstance(source, TargetBatches)
+    assert isinstance(source.equations, EquationSource)  # one in four is needed: none ahead
     return loss, source
 
 

@@ -6,6 +6,7 @@ from threading import Barrier, current_thread
 import pytest
 import torch
 
+from piop.training.batches.split import split_batch
 from piop.training.config import PointsConfig
 from piop.training.loop.gradients import CompiledGradients, eager_gradients
 from piop.training.loop.microbatches import (
@@ -13,7 +14,6 @@ from piop.training.loop.microbatches import (
     concurrent_count,
     microbatch_count,
     microbatched,
-    split_batch,
 )
 from piop.training.loop.profile import Profile
 

@@ -157,6 +157,14 @@ def test_derivatives_are_those_of_the_values(order: tuple[int, int]) -> None:
     torch.testing.assert_close(found.derivative(at, order), difference, rtol=1e-5, atol=1e-3)
 
 
+def test_several_derivatives_at_once_are_those_one_by_one() -> None:
+    problem = example("d(u, t, 2) = 4*dxx(u)", initial="u: a, dt(u): b")
+    (found,) = propagated(problem, problem.sample(3))
+    at, orders = queries(), [(0, 0), (2, 0), (0, 2), (1, 1), (0, 0)]
+    alone = [found.derivative(at, order) for order in orders]
+    torch.testing.assert_close(found.derivatives(at, orders), alone, rtol=1e-12, atol=1e-12)
+
+
 def test_initial_values_and_slopes_stay() -> None:
     problem = example("d(u, t, 2) = 4*dxx(u)", initial="u: a, dt(u): b")
     (found,) = propagated(problem, problem.sample(3))

@@ -127,6 +127,18 @@ def test_functions_have_points_of_their_own_or_share_them() -> None:
     assert (made.batch, made.dimension) == (3, 2)
 
 
+@pytest.mark.parametrize("name", ["damped", "drift"])
+@pytest.mark.parametrize("grid", [False, True])
+def test_several_derivatives_at_once_are_those_one_by_one(name: str, grid: bool) -> None:
+    made = modes_of(VaryingPropagation(PROBLEMS[name]), PROBLEMS[name], 3)
+    at = torch.rand(3, 20, 2, dtype=torch.float64)
+    if grid:
+        at = torch.cartesian_prod(torch.linspace(0.5, 1, 4), torch.linspace(0, 0.9, 5))[None]
+    orders = [(0, 0), (2, 0), (0, 2), (1, 1), (0, 0)]
+    alone = [made.derivative(at, order) for order in orders]
+    torch.testing.assert_close(made.derivatives(at, orders), alone, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("name", ["waves", "quantum"])
 def test_on_a_grid_values_are_those_at_its_points(name: str) -> None:
     t, x = torch.linspace(0.5, 1, 4).double(), torch.rand(30).double()
