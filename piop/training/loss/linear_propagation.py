@@ -125,9 +125,10 @@ def growth(
     whole = torch.complex(size * phase.cos(), size * phase.sin())
     found = {}
     for derivative in derivatives:
-        found[derivative] = rates**derivative * whole
+        values = rates**derivative * whole
         for k in range(derivative, order):  # (μs)^k / k!
-            found[derivative] -= rates**k * _monomial(since, k - derivative)
+            values = values - rates**k * _monomial(since, k - derivative)
+        found[derivative] = values
     return found
 
 

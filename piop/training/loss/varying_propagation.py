@@ -85,20 +85,26 @@ class ModeShapes:
             return found
         return torch.complex(found, waves @ self.imaginary.to(dtype))
 
-    def combined(self, weights: Tensor, dtype: torch.dtype) -> Tensor:
-        """Sum all functions, in terms of :meth:`waves`: the real part.
+    def combined(self, weights: Tensor, shape_of: Tensor, dtype: torch.dtype) -> Tensor:
+        """Sum functions, in terms of :meth:`waves`: the real part.
 
         Args:
-            weights: Of each function, complex ``[…, J]``.
+            weights: Complex ``[…, W]``.
+            shape_of: Which function has which weight ``[W]``.
             dtype: Of the result.
 
         Returns:
             Coefficients of the waves ``[…, 2K]``.
         """
-        found = weights.real.to(dtype) @ self.real.mT.to(dtype)
+
+        def sums(each: Tensor) -> Tensor:  # in double precision, since many weights cancel
+            zeros = each.new_zeros(*each.shape[:-1], self.real.shape[1])
+            return zeros.index_add(-1, shape_of, each).to(dtype)
+
+        found = sums(weights.real) @ self.real.mT.to(dtype)
         if self.imaginary is None:
             return found
-        return found - weights.imag.to(dtype) @ self.imaginary.mT.to(dtype)
+        return found - sums(weights.imag) @ self.imaginary.mT.to(dtype)
 
     def choose(self, index: Tensor) -> ModeShapes:
         """Choose some of the functions."""
@@ -182,12 +188,10 @@ class Modes(InputFunction):
     def _sums(self, moved: Tensor, orders: Sequence[Sequence[int]], dtype: torch.dtype) -> Tensor:
         """Sum all modes at points relative to the origin: ``[orders, B, N]``."""
         in_time = growth(moved[..., :1], self.rates, {order[0] for order in orders}, self.order)
-        coefficients = {}
-        for times, grown in in_time.items():
-            moving = self.amplitudes[:, None] * grown  # in double precision, since many cancel
-            shape = *moving.shape[:-1], self.shapes.real.shape[1]
-            each = moving.new_zeros(shape).index_add(-1, self.shape_of, moving)
-            coefficients[times] = self.shapes.combined(each, dtype)
+        coefficients = {
+            times: self.shapes.combined(self.amplitudes[:, None] * grown, self.shape_of, dtype)
+            for times, grown in in_time.items()
+        }
         waves = self.shapes.waves(moved[..., 1:], [order[1:] for order in orders], dtype)
         found = [
             (coefficients[order[0]] * own).sum(-1) for order, own in zip(orders, waves, strict=True)
