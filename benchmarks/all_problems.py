@@ -18,15 +18,14 @@ import json
 import os
 import re
 import resource
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import command
 from problems_page import keep_picture, write_page
 from record import RESULTS, environment, record
 
@@ -76,17 +75,14 @@ def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Run the command once; return what it says."""
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / "run")
-        command = [sys.executable, "-m", "piop", "solve", name, "--time", options.time]
-        command += ["--seed", str(seed), "--json", "--out", out]
-        if options.threads:
-            command += ["--threads", str(options.threads)]
-        if options.samples is not None:
-            command += ["--samples", str(options.samples)]
+        chosen = {"--threads": options.threads, "--samples": options.samples}
+        given = [s for k, v in chosen.items() if v is not None for s in (k, str(v))]
         caches = {"TORCHINDUCTOR_CACHE_DIR": folder, "XDG_CACHE_HOME": folder}
-        variables = {**os.environ, **(caches if options.cold else {})}
-        begun, before = time.perf_counter(), busy_seconds()
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
-        wall, after = time.perf_counter() - begun, busy_seconds()
+        before = busy_seconds()
+        done, wall = command.solve(
+            name, options.time, seed, out, given, caches if options.cold else {}
+        )
+        after = busy_seconds()
         if done.returncode:
             return {"failed": done.stderr.strip().splitlines()[-1]}
         found = json.loads(done.stdout)

@@ -16,15 +16,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import command
 from record import RESULTS, environment, record
 
 HERE = Path(__file__).parents[1]
@@ -72,14 +71,9 @@ def time_to(errors: Mapping[float, float], target: float) -> float | None:
 def solve(checkout: Path, problem: str, seed: int, budget: float) -> dict[str, Any]:
     """Run the command of a checkout once; return what it says."""
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "piop", "solve", problem, "--time", f"{budget:g}s"]
-        command += ["--seed", str(seed), "--json", "--out", str(Path(folder) / "run")]
-        variables = {**os.environ, "PYTHONPATH": str(checkout)}
-        begun = time.perf_counter()
-        done = subprocess.run(
-            command, cwd=folder, env=variables, capture_output=True, text=True, check=False
-        )
-        wall = time.perf_counter() - begun
+        path = {"PYTHONPATH": str(checkout)}
+        time, out = f"{budget:g}s", f"{folder}/run"
+        done, wall = command.solve(problem, time, seed, out, variables=path, folder=folder)
     if done.returncode:
         raise SystemExit(done.stderr)
     found = json.loads(done.stdout)
@@ -87,8 +81,7 @@ def solve(checkout: Path, problem: str, seed: int, budget: float) -> dict[str, A
         "relative_l2": found["relative_l2"]["mean"],
         "steps": found["steps"],
         "wall": round(wall, 1),
-        "cpu": environment()["cpu"],
-        "date": environment()["date"],
+        **{key: environment()[key] for key in ("date", "cpu")},
     }
 
 
@@ -143,10 +136,12 @@ def main() -> None:
                         budget = next_budget(errors, options.error, start)
                         if budget is None:
                             continue
-                        own[f"{budget:g}"] = solve(checkout, options.problem, int(seed), budget)
+                        run = solve(checkout, options.problem, int(seed), budget)
+                        exact = environment()["commit"] if checkout is HERE else commit
+                        own[f"{budget:g}"] = {**run, "commit": exact}
                         pending = True
-                        command = f"python benchmarks/commits.py {' '.join(sys.argv[1:])}"
-                        record(name, command, {"error": options.error, "runs": runs})
+                        typed = f"python benchmarks/commits.py {' '.join(sys.argv[1:])}"
+                        record(name, typed, {"error": options.error, "runs": runs})
                         print(table(runs, options.error), flush=True)
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(old)], cwd=HERE, check=True)

@@ -101,6 +101,8 @@ def main() -> None:
     wanted = {name: (name, []) for name in trained_on_equations()}
     if options.backbones:
         wanted = {f"heat, {name}": ("heat", [f"backbone={name}"]) for name in BACKBONES}
+    if unknown := set(options.only or ()) - set(wanted):
+        parser.error(f"--only: {', '.join(unknown)}: not among {', '.join(wanted)}")
     for key in options.only or wanted:
         if key in cells and cells[key]["minute"] >= options.minute:
             continue

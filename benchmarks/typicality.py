@@ -39,6 +39,7 @@ from piop.metrics import relative_l2
 from piop.problem import Problem
 from piop.reference.solve import solve_reference
 from piop.run import Run, fit
+from piop.run.error_bounds.calibration import INPUTS
 from piop.sampling import Draws, observe
 from piop.sampling.typicality import LEVEL, TypicalityTest
 
@@ -220,6 +221,7 @@ def cover(name: str, trained: str, shares: Mapping[str, float]) -> dict[str, Any
     problem, found = Problem.from_file(name), {}
     with tempfile.TemporaryDirectory() as folder:
         run = fit(problem, out=Path(folder) / "run", time=trained, samples=0)
+        run.calibrate(INPUTS)
         functions = problem.sample(PREDICTED, 1)
         seen = see(problem, functions, PREDICTED)
         for what, change in changes(problem).items():

@@ -84,15 +84,12 @@ class Waves(InputFunction):
     def _sums(self, moved: Tensor, orders: Sequence[Sequence[int]], part: slice) -> Tensor:
         """Sum some of the waves at points relative to the origin: ``[orders, B, N]``."""
         rates, waves = self.rates[part], self.wave_vectors[part]
-        phase = moved[..., 1:] @ waves.mT
-        in_space = torch.complex(phase.cos(), phase.sin())
+        in_space = unit_waves(moved[..., 1:] @ waves.mT)
         in_time = growth(moved[..., :1], rates, {order[0] for order in orders}, self.order)
         moving = {times: values * in_space for times, values in in_time.items()}
         found = []
         for times, *others in orders:
-            weights = self.amplitudes[:, part]
-            for column, n in enumerate(others):
-                weights = weights * (1j * waves[:, column]) ** n
+            weights = differentiated(self.amplitudes[:, part], waves, others)
             found.append((moving[times] @ weights[..., None])[..., 0].real)
         return torch.stack(found)
 
@@ -104,6 +101,24 @@ class Waves(InputFunction):
         """Move to a device; the precision stays double, since phases grow with time."""
         names = ("amplitudes", "rates", "wave_vectors", "origin")
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
+
+
+def unit_waves(phase: Tensor) -> Tensor:
+    """Return exp(i phase), in a fifth of the time of a complex exponential."""
+    return torch.complex(phase.cos(), phase.sin())
+
+
+def differentiated(values: Tensor, wave_vectors: Tensor, order: Sequence[int]) -> Tensor:
+    """Multiply waves, or their amplitudes, by (i k)^n along each axis.
+
+    Args:
+        values: One for each wave ``[…, K]``.
+        wave_vectors: k ``[K, d]``.
+        order: n, of the derivative along each axis.
+    """
+    for column, n in enumerate(order):
+        values = values * (1j * wave_vectors[:, column]) ** n
+    return values
 
 
 def growth(
@@ -120,10 +135,7 @@ def growth(
     Returns:
         ``[…, J]`` for each number of ``derivatives``.
     """
-    size, phase = (since * rates.real).exp(), since * rates.imag
-    # a fifth of the time of a complex exponential
-    whole = torch.complex(size * phase.cos(), size * phase.sin())
-    found = {}
+    whole, found = (since * rates.real).exp() * unit_waves(since * rates.imag), {}
     for derivative in derivatives:
         values = rates**derivative * whole
         for k in range(derivative, order):  # (μs)^k / k!

@@ -28,7 +28,14 @@ from piop.problem import Problem
 from piop.reference.fourier.grid import PeriodicGrid
 from piop.residual import DerivedFunctions, KnownField
 from piop.training.loss.linear_inversion import derived_input
-from piop.training.loss.linear_propagation import DEFECT, MOST_VALUES, NEGLECTED, growth
+from piop.training.loss.linear_propagation import (
+    DEFECT,
+    MOST_VALUES,
+    NEGLECTED,
+    differentiated,
+    growth,
+    unit_waves,
+)
 
 LARGEST_CONDITION = 1e8
 """Condition number of the modes from which on rounding would show in single precision."""
@@ -68,12 +75,9 @@ class ModeShapes:
         Returns:
             For each order the cosines and minus the sines ``[…, 2K]``.
         """
-        phase = positions @ self.wave_vectors.mT
-        waves, found = torch.complex(phase.cos(), phase.sin()), []
+        waves, found = unit_waves(positions @ self.wave_vectors.mT), []
         for order in orders:
-            own = waves
-            for column, n in enumerate(order):
-                own = own * (1j * self.wave_vectors[:, column]) ** n
+            own = differentiated(waves, self.wave_vectors, order)
             found.append(torch.cat([own.real, -own.imag], -1).to(dtype))
         return found
 
@@ -156,27 +160,23 @@ class Modes(InputFunction):
         """Evaluate several derivatives, whose modes are the same: see the base class."""
         moved, dtype = points.double() - self.origin, points.dtype
         if len(moved) == 1 and not torch.compiler.is_exporting():
-            found = [self._sum_on_grid(moved[0], order, dtype) for order in orders]
-            if all(values is not None for values in found):
-                return [values.to(dtype) for values in found if values is not None]
+            grid = _as_grid(moved[0])
+            if grid is not None:
+                return [self._sum_on_grid(grid, order, dtype).to(dtype) for order in orders]
+        batch = max(self.batch, len(points))
         parts = [
             self._sums(moved[:, part], orders, dtype)
-            for part in chunks(points.shape[1], self.batch * len(self.rates), MOST_VALUES)
+            for part in chunks(points.shape[1], batch * len(self.rates), MOST_VALUES)
         ]
-        shape = len(orders), max(self.batch, len(points)), points.shape[1]
+        shape = len(orders), batch, points.shape[1]
         total = torch.cat(parts, 2) if parts else moved.new_zeros(shape)
         return [*total.expand(shape).to(dtype).unbind()]
 
     def _sum_on_grid(
-        self, moved: Tensor, order: Sequence[int], dtype: torch.dtype
-    ) -> Tensor | None:
-        """Sum all modes at points of few times and positions ``[B, N]``; None for other points."""
-        times, at = moved[:, 0].unique(return_inverse=True)
-        if 2 * len(times) > len(moved):
-            return None
-        places, where = moved[:, 1:].unique(dim=0, return_inverse=True)
-        if len(times) * len(places) > 2 * len(moved):
-            return None
+        self, grid: tuple[Tensor, ...], order: Sequence[int], dtype: torch.dtype
+    ) -> Tensor:
+        """Sum all modes at points of few times and positions: ``[B, N]``; see :func:`_as_grid`."""
+        times, at, places, where = grid
         in_time = growth(times[:, None], self.rates, order[:1], self.order)[order[0]]
         weights = self.amplitudes[:, None] * in_time
         shapes = self.shapes.at(places, order[1:], dtype)[:, self.shape_of].mT
@@ -206,6 +206,22 @@ class Modes(InputFunction):
         """Move to a device; the precision stays double, since phases grow with time."""
         names = ("amplitudes", "rates", "shapes", "shape_of", "origin")
         return replace(self, **{name: getattr(self, name).to(device) for name in names})
+
+
+def _as_grid(points: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+    """Find the times and positions that points ``[N, 1 + d]`` share; None where they share few.
+
+    Returns:
+        The times ``[T]`` and which of them each point has ``[N]``; the positions ``[P, d]`` and
+        which of them it has ``[N]``.
+    """
+    times, at = points[:, 0].unique(return_inverse=True)
+    if 2 * len(times) > len(points):
+        return None
+    places, where = points[:, 1:].unique(dim=0, return_inverse=True)
+    if len(times) * len(places) > 2 * len(points):
+        return None
+    return times, at, places, where
 
 
 @final

@@ -60,6 +60,20 @@ def test_a_source_that_begins_later_has_the_same_numbers(builder, heat):
         assert torch.equal(one, other)
 
 
+def test_steps_are_drawn_together_once_and_by_a_resume_as_well(builder, heat, monkeypatch):
+    ahead, drawn = builder(heat).draw, []
+    plain = ahead.equations.of_steps
+
+    def of_steps(steps, fraction):
+        drawn.append(steps)
+        return plain(steps, fraction)
+
+    monkeypatch.setattr(ahead.equations, "of_steps", of_steps)
+    for step in range(ahead.steps - 1, 2 * ahead.steps):  # begins in the middle, as a resume does
+        ahead(step, 0.0)
+    assert drawn == [range(ahead.steps), range(ahead.steps, 2 * ahead.steps)]
+
+
 @pytest.mark.parametrize(
     "settings",
     [
