@@ -75,8 +75,9 @@ changed. Noise of 0.1 % is to pass.
 """
 COVERED = """
 Where fewer than 95 % of a kind are flagged, an operator is trained and calibrated, and answers 200
-of them (`{command}`): an answer is covered where its error is within the bound at 90 %. Errors and
-bounds are means over the inputs that are not flagged.
+of them (`{command}`, {machine}): an answer is covered where
+its error is within the bound at 90 %. Errors and bounds are means over the inputs that are not
+flagged.
 
 | problem | trained | change | flagged | flagged or covered | error | bound | commit |
 |---|---|---|---|---|---|---|---|
@@ -192,10 +193,10 @@ def write_page() -> None:
         shares = " | ".join(f"{100 * cell[c]:.3g} %" for c in columns)
         first, again = cell["seconds of the first"], cell["seconds of the next"]
         text += f"| `{name}` | {shares} | {first:.2g} | {again:.1g} |\n"
-    if covered := inputs.get("covered"):
-        trained = next(iter(covered.values()))["trained"]
-        command = f"python benchmarks/typicality.py --trained {trained} --only {' '.join(covered)}"
-        text += COVERED.format(command=command) + covered_rows(covered)
+    if (path := RESULTS / "typicality_trained.json").exists():
+        trained = json.loads(path.read_text())
+        text += COVERED.format(command=trained["command"], machine=machine_of(trained))
+        text += covered_rows(trained["cells"])
     PAGE.write_text(text)
 
 

@@ -14,7 +14,8 @@ have an error within the bound of their prediction at 90 %. Amplitudes change th
 reference solution is the truth; of noise and sensors that are off the truth is that of the function
 without them.
 
-Results of other problems are kept. The result is `results/typicality.json`.
+Results of other problems are kept. The results are `results/typicality.json` and
+`typicality_trained.json`.
 """
 
 from __future__ import annotations
@@ -253,6 +254,12 @@ def cover_one(run: Run, functions: Functions, seen: Samples) -> dict[str, float]
     }
 
 
+def stored_cells(name: str) -> dict[str, Any]:
+    """Read the cells of an earlier result; none where there is none."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text())["cells"] if path.exists() else {}
+
+
 def main() -> None:
     """Parse the arguments, measure each problem, write the result."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
@@ -260,18 +267,17 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=10_000)
     parser.add_argument("--trained", metavar="TIME")
     options = parser.parse_args()
-    path = RESULTS / "typicality.json"
-    stored = json.loads(path.read_text()) if path.exists() else {}
-    cells, covered = stored.get("cells", {}), stored.get("covered", {})
-    for name in options.only:
+    flagged = stored_cells("typicality")
+    name = "typicality_trained" if options.trained else "typicality"
+    cells = stored_cells(name)
+    for problem in options.only:
         if options.trained:
-            covered[name] = cover(name, options.trained, cells[name])
-            print(name, covered[name], flush=True)
+            cells[problem] = cover(problem, options.trained, flagged[problem])
         else:
-            cells[name] = measure(name, options.draws)
-            print(name, {k: round(v, 4) for k, v in cells[name].items()}, flush=True)
+            cells[problem] = measure(problem, options.draws)
+        print(problem, cells[problem], flush=True)
         command = f"python benchmarks/typicality.py {' '.join(sys.argv[1:])}".strip()
-        record("typicality", command, {"cells": cells, "covered": covered})
+        record(name, command, {"cells": cells})
 
 
 if __name__ == "__main__":
