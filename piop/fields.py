@@ -226,7 +226,7 @@ class InputFunction(ABC):
     def derivatives(self, points: Tensor, orders: Sequence[Sequence[int]]) -> list[Tensor]:
         """Evaluate several derivatives at the same points, as :meth:`derivative` does each.
 
-        A function that they share much work of takes less time so.
+        Functions whose derivatives have most of their work in common override this.
         """
         return [self.derivative(points, order) for order in orders]
 

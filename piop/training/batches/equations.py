@@ -109,14 +109,14 @@ class EquationSource(BatchSource):
         self.part = setting.processes.part(self.config.functions)
 
     @property
-    def of_steps_alone(self) -> bool:
+    def depends_on_step_alone(self) -> bool:
         """Whether a batch depends on its step alone, and has its points for itself.
 
         Neither on weights, nor on earlier batches, nor on how much of the budget is spent.
         """
         alike = self.config.shared or self.residual.same_points
         follow = self.config.adaptive or self.sampling.horizon < 1
-        return self.functions.of_draws_alone and not (alike or follow)
+        return self.functions.depends_on_draws_alone and not (alike or follow)
 
     def __call__(self, step: int, fraction: float) -> Batch:
         """See the base class.

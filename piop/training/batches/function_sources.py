@@ -25,10 +25,10 @@ class FunctionSource(Source, ABC):
     """Draws the input functions of a step.
 
     Attributes:
-        of_draws_alone: Whether each function depends on the draws of its own sample alone.
+        depends_on_draws_alone: Whether each function depends on the draws of its own sample alone.
     """
 
-    of_draws_alone: ClassVar[bool] = False
+    depends_on_draws_alone: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, draws: Draws, dtype: torch.dtype, fraction: float) -> DrawnFunctions:
@@ -49,7 +49,7 @@ class DistributionFunctions(FunctionSource):
         problem: Whose inputs they are.
     """
 
-    of_draws_alone = True
+    depends_on_draws_alone = True
 
     def __init__(self, problem: Problem) -> None:
         self.problem, self.sample = problem, InputSampler(problem)
