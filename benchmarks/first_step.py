@@ -3,11 +3,11 @@
     python benchmarks/first_step.py [--only NAME …] [--backbones] [--minute]
 
 For each problem that is trained on its equation, a process of its own trains it with the default
-recipe and five minutes of budget, once with empty caches of compiled code and of references, and
-once with the user's own, in which it was compiled before; the clock starts with the process. It is
-stopped at its first step, or, with `--minute`, a minute after its start. With `--backbones` each
-backbone's default preset is trained on `heat` in place of the problems. A cell that is finished is
-kept. The result is `results/first_step.json`.
+recipe and five minutes of budget, first with empty caches of compiled code and of references, then
+with what the first process left there; the clock starts with the process. Each is stopped at its
+first step, or, with `--minute`, a minute after its start. With `--backbones` each backbone's
+default preset is trained on `heat` in place of the problems. A cell that is finished is kept. The
+result is `results/first_step.json`.
 """
 
 from __future__ import annotations
@@ -50,16 +50,15 @@ piop.Problem.from_file(sys.argv[3]).fit(
 """
 
 
-def measure(problem: str, settings: Sequence[str], until: float, cold: bool) -> dict[str, float]:
+def measure(problem: str, settings: Sequence[str], until: float, cache: str) -> dict[str, float]:
     """Train a problem in a process of its own until so many seconds after its start."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        caches = {"TORCHINDUCTOR_CACHE_DIR": folder, "XDG_CACHE_HOME": folder} if cold else {}
         program = [sys.executable, "-c", PROGRAM, str(time.time()), str(until), problem]
         said, errors = Path(folder) / "stdout", Path(folder) / "stderr"  # pipes would wait
         with said.open("w") as out, errors.open("w") as err:  # for the compilers as well
             running = subprocess.Popen(
                 [*program, f"{folder}/run", *settings],
-                env={**os.environ, **caches},
+                env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache, "XDG_CACHE_HOME": cache},
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
@@ -108,10 +107,8 @@ def main() -> None:
             continue
         problem, settings = wanted[key]
         until = 60.0 if options.minute else 0.0
-        found = {
-            name: measure(problem, settings, until, cold)
-            for name, cold in (("cold", True), ("warm", False))
-        }
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
+            found = {name: measure(problem, settings, until, cache) for name in ("cold", "warm")}
         cells[key] = {**found, "minute": options.minute, "commit": environment()["commit"]}
         command = f"python benchmarks/first_step.py {' '.join(sys.argv[1:])}".strip()
         record("first_step", command, {"cells": dict(sorted(cells.items()))})

@@ -6,12 +6,16 @@ warning per process: what is kept there only saves time.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from hashlib import blake2b
+from functools import cache
+from hashlib import blake2b, sha256
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from piop.datasets.atomic_output import replacing
 from piop.errors import PiopError
@@ -29,6 +33,24 @@ def folder() -> Path:
     if Path(base).is_absolute():  # others are to be ignored, as the XDG specification says
         return Path(base) / "piop" / "references"
     return Path("~/.cache/piop/references").expanduser()
+
+
+def key_of(*identity: Any) -> str:
+    """Return the key of a result of this version and source of piop.
+
+    Args:
+        identity: What the result depends on besides, as JSON has it.
+    """
+    return sha256(json.dumps([_own_code(), *identity]).encode()).hexdigest()
+
+
+@cache
+def _own_code() -> str:
+    """Return a digest of piop's version and source, whose changes may change solutions."""
+    package, found = Path(__file__).parent, sha256(version("piop").encode())
+    for file in sorted(package.rglob("*.py")):
+        found.update(f"{file.relative_to(package)}\0".encode() + file.read_bytes() + b"\0")
+    return found.hexdigest()
 
 
 def read(key: str) -> bytes | None:

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
-from hashlib import sha256
-from importlib.metadata import version
-from pathlib import Path
 from typing import Self, final
 
 import torch
@@ -18,7 +13,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-import piop
 from piop import user_cache
 from piop.datasets import Queries
 from piop.problem import Problem
@@ -181,13 +175,4 @@ class References:
         axes = {name: axis.tolist() for name, axis in (self.queries.axes or {}).items()}
         identity = [self.problem.hash, self.problem.points, axes]
         numbers = [self.purpose.name, self.scheme, self.seed, sample]
-        return sha256(json.dumps([_own_code(), identity, numbers]).encode()).hexdigest()
-
-
-@cache
-def _own_code() -> str:
-    """Return a digest of piop's version and source, whose changes may change solutions."""
-    folder, found = Path(piop.__file__).parent, sha256(version("piop").encode())
-    for file in sorted(folder.rglob("*.py")):
-        found.update(f"{file.relative_to(folder)}\0".encode() + file.read_bytes() + b"\0")
-    return found.hexdigest()
+        return user_cache.key_of(identity, numbers)

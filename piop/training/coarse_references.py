@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
 
+from piop import user_cache
 from piop.errors import SolverError
 from piop.fields import InputFunction
 from piop.problem import Problem
-from piop.reference import Limits, Solution, solve_reference
+from piop.reference import Limits, solve_reference
 from piop.sampling import Draws, sample_inputs
 
 SAMPLES = 4
@@ -34,28 +39,40 @@ def coarse_inputs(problem: Problem, seed: int = 0) -> Mapping[str, InputFunction
 
 def solve_coarsely(
     problem: Problem,
-    functions: Mapping[str, InputFunction],
     times: Sequence[float] | None = None,
     tolerance: float = TOLERANCE,
-) -> Solution:
-    """Solve for a few inputs on an even grid of :data:`POINTS`.
+    seed: int = 0,
+) -> dict[str, Tensor]:
+    """Solve for a few inputs on an even grid of :data:`POINTS`, or take what an earlier run kept.
 
     Args:
         problem: The problem.
-        functions: As of :func:`coarse_inputs`.
         times: At which times; None for a steady problem.
         tolerance: Largest relative L2 error.
+        seed: Of the inputs; see :func:`coarse_inputs`.
+
+    Returns:
+        Unknown → its values ``[SAMPLES, T, n1, …]``, float64.
 
     Raises:
         NotSupportedError: If no solver covers the problem.
         SolverError: If a solution is not finite.
     """
+    key = user_cache.key_of("coarse", problem.hash, problem.points, times, tolerance, seed)
+    if (kept := user_cache.read(key)) is not None:
+        with suppress(SafetensorError):
+            return load(kept)
     d = len(problem.space)
-    limits = Limits(modes=MOST_MODES)
-    shape = (POINTS[d],) * d
     found = solve_reference(
-        problem, functions, times=times, shape=shape, tolerance=tolerance, limits=limits
-    )
-    if not all(bool(v.isfinite().all()) for v in found.values.values()):
+        problem,
+        coarse_inputs(problem, seed),
+        times=times,
+        shape=(POINTS[d],) * d,
+        tolerance=tolerance,
+        limits=Limits(modes=MOST_MODES),
+    ).values
+    if not all(bool(value.isfinite().all()) for value in found.values()):
         raise SolverError(f"a reference solution of {problem.name} is not finite")
+    whole = {n: v.clone(memory_format=torch.contiguous_format) for n, v in found.items()}
+    user_cache.write({key: save(whole)})
     return found

@@ -19,7 +19,7 @@ from piop.problem.residual_form import FormDecision
 from piop.residual import Lattice
 from piop.residual.lattice import lobatto_nodes
 from piop.residual.linearised.evolution import DEGREE
-from piop.training.coarse_references import TOLERANCE, coarse_inputs, solve_coarsely
+from piop.training.coarse_references import TOLERANCE, solve_coarsely
 from piop.training.integration_lattice import (
     ALIASED,
     FEWEST_POINTS,
@@ -81,16 +81,16 @@ def choose_linearised_lattice(problem: Problem, form: FormDecision) -> LatticeCh
     if problem.time is not None:
         return LatticeChoice(*chosen(solve_for_linearised_lattice(problem), form))
     try:
-        solved = solve_coarsely(problem, coarse_inputs(problem))
+        solved = solve_coarsely(problem)
     except (NotSupportedError, SolverError) as error:
         return LatticeChoice(*chosen(NO_REFERENCE.format(error), form))
     found: Lattice | str = ""
     for part in (UNRESOLVED, UNRESOLVED_AT_MOST):
-        found = find_steady_lattice(solved.values, problem.space, MOST_STEADY, part)
+        found = find_steady_lattice(solved, problem.space, MOST_STEADY, part)
         if isinstance(found, Lattice):
             break
     shape, why = chosen(found, form)
-    sizes = tuple(float(solved.values[name].std()) for name in problem.channels)
+    sizes = tuple(float(solved[name].std()) for name in problem.channels)
     return LatticeChoice(shape, why, sizes if shape and min(sizes) > 0 else ())
 
 
@@ -112,10 +112,10 @@ def solve_for_linearised_lattice(
     if unresolved < UNRESOLVED:
         tolerance = max(tolerance * unresolved / UNRESOLVED, usual_tolerance(problem))
     try:
-        solved = solve_coarsely(problem, coarse_inputs(problem), times.tolist(), tolerance)
+        solved = solve_coarsely(problem, times.tolist(), tolerance)
     except (NotSupportedError, SolverError) as error:
         return NO_REFERENCE.format(error)
-    values, periodic = solved.values, problem.pde.periodic
+    values, periodic = solved, problem.pde.periodic
     return finest(lambda part: find_linearised_lattice(values, periodic, most, part), unresolved)
 
 

@@ -16,7 +16,6 @@ from piop.fields import FunctionSamples, InputFunction
 from piop.problem import Problem
 from piop.problem.residual_form import STRONG, FormDecision
 from piop.problem.time_windows import State, state_name, window_problem
-from piop.reference import Solution
 from piop.residual import compile_residual
 from piop.sampling import Draws, collocation, observe
 from piop.sampling.stored_functions import sum_of_waves
@@ -101,10 +100,9 @@ def find_states(
         ValueError: If windows or the integral form are asked for, and there is no solution to find
             the waves from, or no lattice that resolves it.
     """
-    functions = coarse_inputs(problem, seed)
     time = cast("Coordinate", problem.time)
     try:
-        solved = solve_coarsely(problem, functions, node_times(time.low, time.length, windows))
+        solved = solve_coarsely(problem, node_times(time.low, time.length, windows), seed=seed)
     except (NotSupportedError, SolverError) as error:
         if asked:
             raise ValueError(f"windows: {windows} is not possible: {error}; use 1") from error
@@ -135,17 +133,18 @@ def find_states(
     why = "as requested" if asked else why
     if (enough := _enough_windows(_started(problem, solved, 2), windows, most)) > windows:
         windows, times = enough, node_times(time.low, time.length, enough)
-        solved = solve_coarsely(problem, functions, times)
+        solved = solve_coarsely(problem, times, seed=seed)
     values = {name: v[:, :-1] for name, v in _started(problem, solved).items()}
-    found = {name: solved.values[name] for name in problem.initial}
+    found = {name: solved[name] for name in problem.initial}
     lattice, reason = choose_lattice(found, windows, form)
+    functions = coarse_inputs(problem, seed)
     return States(windows, why, state, values, functions, lattice, reason)
 
 
-def _started(problem: Problem, solved: Solution, parts: int = 1) -> dict[str, Tensor]:
+def _started(problem: Problem, solved: Mapping[str, Tensor], parts: int = 1) -> dict[str, Tensor]:
     """Give the states at the starts of windows and at the end, or of equal parts of windows."""
     step = (NODES - 1) // parts
-    return {name: solved.values[name][:, ::step] for name in problem.initial}
+    return {name: solved[name][:, ::step] for name in problem.initial}
 
 
 def _enough_windows(halves: Mapping[str, Tensor], windows: int, most: int) -> int:

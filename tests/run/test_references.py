@@ -177,7 +177,7 @@ def test_a_damaged_reference_is_solved_again(heat, solved, empty_cache):
 
 def test_another_code_or_equation_does_not_use_them(heat, solved, monkeypatch):
     DrawnInputs(heat, 2, 0).held_out()
-    monkeypatch.setattr(module, "_own_code", lambda: "edited")
+    monkeypatch.setattr(user_cache, "_own_code", lambda: "edited")
     DrawnInputs(heat, 2, 0).held_out()
     other = type(heat).from_yaml(heat.to_yaml().replace("0.05", "0.06"))
     DrawnInputs(other, 2, 0).held_out()
