@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-import xarray as xr
 from torch import Tensor
 
 from piop.datasets import Queries
@@ -35,6 +34,9 @@ from piop.training.batches.training_grid import lay_out
 from piop.training.build import Model
 from piop.training.loss.known_functions import Functions
 from piop.training.time_windows import Rollout
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 PAIRS_AT_ONCE = 2**20
 """Pairs of a query and a sensor or token evaluated together: bounds memory, and keeps the work
@@ -279,6 +281,8 @@ def as_dataset(
     Returns:
         A variable per channel over ``sample`` and the coordinates (or ``point``).
     """
+    import xarray as xr  # half a second to import, and training does not need it
+
     coordinates, arrays = {}, values.reshape(len(values), *queries.shape, -1).numpy()
     names = [*(c.name for c in problem.coordinates), *problem.channels]
     own = {name: {"long_name": name} for name in names}

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
-import xarray as xr
 
 from piop.arguments import callback, flag, seed_number, whole_number
 from piop.datasets import AnyDataset, Queries
@@ -63,6 +62,7 @@ from piop.training.loop.out_of_memory import explain_out_of_memory
 from piop.training.loss.statistics import Statistics
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.figure import Figure
 
     from piop.export import Exported

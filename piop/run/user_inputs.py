@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
-import xarray as xr
 from torch import Tensor
 
 from piop.datasets import Dataset, Queries
@@ -24,7 +23,10 @@ from piop.sampling import Draws, observe, reconstruct
 from piop.sampling.distributions import input_axes
 from piop.sampling.stored_functions import interpolate
 
-InputData = Mapping[str, Any] | xr.Dataset | Dataset
+if TYPE_CHECKING:
+    import xarray as xr
+
+InputData: TypeAlias = "Mapping[str, Any] | xr.Dataset | Dataset"
 
 
 def read_inputs(problem: Problem, given: InputData | None) -> dict[str, FunctionSamples]:
@@ -55,6 +57,8 @@ def read_inputs(problem: Problem, given: InputData | None) -> dict[str, Function
                     "the same number, or one for all"
                 )
         return observe(functions, problem, Draws(0, 0, torch.arange(batch)))
+    import xarray as xr  # half a second to import, and training does not need it
+
     items = {item.name: item for item in problem.visible_inputs}
     names = list(map(str, given))
     missing = [name for name in items if name not in names]
@@ -92,6 +96,8 @@ def _given_functions(given: Mapping[Any, Any]) -> dict[str, InputFunction]:
 
 
 def _read(problem: Problem, item: Input, value: Any) -> FunctionSamples:
+    import xarray as xr
+
     mask, channels = None, channels_of(problem, item)
     match value:
         case FunctionSamples(points, values, mask):

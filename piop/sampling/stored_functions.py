@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Self, final
 
 import numpy as np
 import torch
-from scipy.interpolate import make_interp_spline
 from torch import Tensor
 
 from piop.datasets.axes import (
@@ -123,6 +122,8 @@ def _splines(at: Tensor, values: Tensor, dim: int, degree: int) -> tuple[SplineB
     """Splines through values at points ``[n]``: broken lines, or cubics with not-a-knot ends."""
     if len(at) == 1:
         return SplineBasis(torch.cat((at, at)), 0), values
+    from scipy.interpolate import make_interp_spline  # a quarter of a second to import
+
     found = make_interp_spline(at.numpy(), values.numpy(), degree, axis=dim)
     coefficients = torch.from_numpy(found.c).movedim(0, dim)
     return SplineBasis(torch.from_numpy(found.t), degree), coefficients

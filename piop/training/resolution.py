@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.interpolate import CubicSpline
 from torch import Tensor
 
 from piop.residual.lattice import lobatto_nodes
@@ -51,6 +50,8 @@ def rest_beyond(power: Tensor) -> Tensor:
 
 def interpolate_even(values: Tensor, places: Tensor, axis: int) -> Tensor:
     """Interpolate by cubic splines from even places, both ends among them, to fractions ``[n]``."""
+    from scipy.interpolate import CubicSpline  # a quarter of a second to import, and rarely needed
+
     even = np.linspace(0.0, 1.0, values.shape[axis])
     spline = CubicSpline(even, values.double().cpu().numpy(), axis=axis)
     return torch.from_numpy(spline(places.numpy()))

@@ -14,7 +14,6 @@ from typing import Any, final
 
 import numpy as np
 import sympy
-from scipy.optimize import linear_sum_assignment
 from sympy import Derivative, Expr
 from torch import Tensor
 
@@ -153,6 +152,8 @@ class Equations:
 
     def _owners(self, constraints: Sequence[str]) -> tuple[str, ...]:
         """The unknown that each residual determines: by its time derivative, else its highest."""
+        from scipy.optimize import linear_sum_assignment  # a fifth of a second to import
+
         names = self.problem.channels
 
         def score(residual: Expr, name: str) -> int:

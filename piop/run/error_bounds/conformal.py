@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from scipy.stats import beta
+from scipy.special import betaincinv
 from torch import Tensor
 
 from piop.errors import UsageError
@@ -86,4 +86,4 @@ def coverage(count: int, confidence: float) -> tuple[float, float]:
         (0.9, 0.847)
     """
     k = rank(count, confidence)
-    return k / (count + 1), float(beta.ppf(LOW, k, count + 1 - k))
+    return k / (count + 1), float(betaincinv(k, count + 1 - k, LOW))
