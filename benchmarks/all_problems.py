@@ -73,6 +73,7 @@ def busy_seconds() -> tuple[float, float] | None:
 
 def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
     """Run the command once; return what it says."""
+    place = {key: environment()[key] for key in ("date", "cpu", "commit")}
     with tempfile.TemporaryDirectory() as folder:
         out = str(Path(folder) / "run")
         chosen = {"--threads": options.threads, "--samples": options.samples}
@@ -84,9 +85,10 @@ def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         )
         after = busy_seconds()
         if done.returncode:
-            return {"failed": done.stderr.strip().splitlines()[-1]}
+            return {"failed": done.stderr.strip().splitlines()[-1], "environment": place}
         found = json.loads(done.stdout)
-        keep_picture(name, Path(out) / "figures")
+        if not options.cold:
+            keep_picture(name, Path(out) / "figures")
     line = re.search(r"^Seconds: (.*)$", done.stderr, re.MULTILINE)
     phases = [part.rsplit(" ", 1) for part in line[1].split(", ")] if line else []
     error = found["relative_l2"] or {}
@@ -108,7 +110,7 @@ def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         "cores_busy_otherwise": None if others is None else round(others, 2),
         "phases": {phase: float(seconds) for phase, seconds in phases},
         "warnings": found["warnings"],
-        "environment": {key: environment()[key] for key in ("date", "cpu", "commit")},
+        "environment": place,
     }
 
 

@@ -73,6 +73,8 @@ HELD_OUT_INPUTS = 64
 """Number of held-out inputs of an evaluation, unless their references take too long."""
 PART_OF_TRAINING, LEAST_SECONDS = 0.25, 5.0
 """Part of the time of training that an evaluation may take; seconds it always may."""
+PART_OF_JUDGING = 0.9
+"""Part of the time of an evaluation for references and predictions; the rest is for ``worth``."""
 
 
 @dataclass(frozen=True)
@@ -345,18 +347,17 @@ class Run:
             NotSupportedError: If there are no such inputs or references, or fewer than 20.
             SolverError: If the reference fails.
         """
+        begun = time.monotonic()
         count, seed = self._requested(check_inputs(samples) or INPUTS, seed)
         if samples is None and seconds is None:
             seconds = self._seconds_of_evaluation
-        rest = math.inf
-        if seconds is not None:
-            seconds, rest = PART_OF_REFERENCES * seconds, (1 - PART_OF_REFERENCES) * seconds
+        for_references = None if seconds is None else PART_OF_REFERENCES * seconds
         problem, progress = self.solved, callback(progress)
         remedy = f"Calibrate with fewer inputs: piop evaluate {self.path} --calibrate 40"
         with self._working(flag("write", write), remedy):
             source = self.sources.for_calibration(problem, count, seed, HELD_OUT_INPUTS)
             judged = source.judging(
-                evaluation.OperatorJudge(problem, self.model), seconds, progress
+                evaluation.OperatorJudge(problem, self.model), for_references, progress
             )
             solved = len(judged.held_out.accepted)
             if solved < FEWEST:
@@ -368,6 +369,7 @@ class Run:
                 "steps": int(self._last_row["step"]),
                 "hash": problem.hash,
             }
+            rest = math.inf if seconds is None else seconds - (time.monotonic() - begun)
             found = calibrate_model(problem, self.model, self.config, judged, identity, rest)
         if write:
             self.folder.write_json(CALIBRATION, found.to_json())
@@ -585,7 +587,8 @@ class Run:
             with self._working(write, remedy):
                 source = self.sources.choose(problem, count, seed, given, queries, sensors)
                 judge = evaluation.OperatorJudge(problem, self.model)
-                samples_judged = source.judging(judge, seconds, progress)
+                for_judging = None if seconds is None else PART_OF_JUDGING * seconds
+                samples_judged = source.judging(judge, for_judging, progress)
                 if given is None and queries is None and sensors is None:
                     self.judged[problem.hash, seed] = samples_judged
                 held_out = samples_judged.held_out

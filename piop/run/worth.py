@@ -19,6 +19,8 @@ from piop.training.build import Model
 
 SAMPLES = 8
 """Inputs that are answered together, at most."""
+PART_OF_OPERATOR = 0.5
+"""Part of the time that the operator may take; inputs that do not fit are left out, but for one."""
 LOOSEST = 0.5
 """Largest tolerance that the solver is asked for."""
 
@@ -41,7 +43,7 @@ def measure_worth(
         held_out: Inputs with their functions, and the grid of the answers.
         error: Mean relative L2 error of the operator.
         trained: Seconds that the training took.
-        seconds: Time that the solver may take.
+        seconds: Time that both may take together; the solver ends then.
 
     Returns:
         ``operator_seconds`` and ``solver_seconds`` per answer, the ``tolerance`` of the solver, the
@@ -50,9 +52,12 @@ def measure_worth(
     """
     if not held_out.functions or not math.isfinite(error) or seconds <= 0:
         return None
-    few = held_out.take(torch.arange(min(SAMPLES, len(held_out.accepted))))
+    start = time.perf_counter()
+    predict_held_out(problem, model, held_out.take(torch.arange(1)))  # what is prepared once too
+    one = time.perf_counter() - start
+    fitting = max(1, int(min(PART_OF_OPERATOR * seconds / one, SAMPLES)))
+    few = held_out.take(torch.arange(min(fitting, len(held_out.accepted))))
     axes, tolerance = few.queries.axes, min(max(error, usual_tolerance(problem)), LOOSEST)
-    predict_held_out(problem, model, few)  # what is prepared once is not counted
     begun = time.perf_counter()
     predict_held_out(problem, model, few)
     between = time.perf_counter()
@@ -63,7 +68,7 @@ def measure_worth(
             times=None if problem.time is None or axes is None else axes[problem.time.name],
             shape=None if axes is None else tuple(len(axes[c.name]) for c in problem.space),
             tolerance=tolerance,
-            limits=Limits(seconds=seconds),
+            limits=Limits(seconds=seconds - (between - start)),
         )
     except (NotSupportedError, SolverError):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -20,7 +21,12 @@ from piop.problem import Problem
 from piop.run.error_bounds.coarse_choice import coarse_differences
 from piop.run.error_bounds.conformal import bounding_score, coverage
 from piop.run.error_bounds.indicator import Indicator, Measurement
-from piop.run.error_bounds.linearised_error import LinearisedError, choose_lattice
+from piop.run.error_bounds.linearised_error import (
+    FirstOrder,
+    LinearisedError,
+    choose_lattice,
+    concatenate,
+)
 from piop.run.error_bounds.residual_size import ResidualSize
 from piop.run.evaluation import nonzero_solutions
 from piop.run.held_out import HeldOut, JudgedSamples
@@ -34,6 +40,8 @@ FEWEST = 20
 PART_OF_REFERENCES = 0.6
 """Part of the time of a calibration that its references may take; what tells errors takes the rest.
 """
+PART_OF_RESIDUALS = 0.5
+"""Part of the time after that which residuals may take; the rest is for coarse solutions."""
 SELECTION = 3
 """One input in so many is for choices: of the lattice, of the indicator, whether corrections are
 kept. Scores come from the others, since a bound holds where choices do not look at its scores."""
@@ -291,27 +299,30 @@ def calibrate_model(
         config: The run's choices.
         judged: Inputs that were never trained on, with solutions and predictions.
         identity: What is calibrated.
-        seconds: Time that coarse solutions may take.
+        seconds: Time that all of this may take; inputs that do not fit are left out, but for
+            :data:`FEWEST`.
     """
+    begun = time.monotonic()
     judged = judged.take(nonzero_solutions(problem, judged.held_out).nonzero()[:, 0])
+    lattice = _lattice_for(problem, model, config, judged)
+    linearised = LinearisedError(problem, model, lattice) if lattice else None
+    residuals: list[Measurement] = []
+    first_order = None
+    with suppress(NotSupportedError):
+        size = ResidualSize(problem, model, config, lattice)
+        rest = PART_OF_RESIDUALS * (seconds - (time.monotonic() - begun))
+        sizes, first_order = _measure_in_time(judged.held_out, size, linearised, rest)
+        judged = judged.take(torch.arange(len(sizes)))
+        residuals = [Measurement(sizes, lattice)]
     held_out, prediction = judged.held_out, judged.prediction
     inputs, times = held_out.inputs, times_of(problem, held_out)
     sensors = {name: samples.fewest_sensors for name, samples in inputs.items()}
     errors = errors_and_estimates(problem, held_out, prediction)
     choices = selected(len(held_out.accepted)).nonzero()[:, 0]
-    lattice = choose_lattice(
-        problem, model, config, mean_of_selection(errors), held_out.take(choices)
-    )
-    linearised = LinearisedError(problem, model, lattice) if lattice else None
-    residuals: list[Measurement] = []
-    first_order = None
-    with suppress(NotSupportedError):
-        first_order = linearised(inputs) if linearised else None
-        sizes = ResidualSize(problem, model, config, lattice)(inputs, first_order)
-        residuals = [Measurement(sizes, lattice)]
+    rest = seconds - (time.monotonic() - begun)
     few, largest = held_out.take(choices).inputs, torch.stack([*errors.values()]).amax(0)
     known = [own.take(choices) for own in residuals]
-    differences = coarse_differences(problem, model, few, largest[choices], known, inputs, seconds)
+    differences = coarse_differences(problem, model, few, largest[choices], known, inputs, rest)
 
     def learn(
         errors: Mapping[str, Tensor], values: Mapping[str, Tensor], measured: Sequence[Measurement]
@@ -331,6 +342,49 @@ def calibrate_model(
     if not mean_of_selection(remaining) < mean_of_selection(errors):
         return found
     return replace(found, corrected=learn(remaining, corrected, residuals), correction=lattice)
+
+
+def _lattice_for(
+    problem: Problem, model: Model, config: TrainingConfig, judged: JudgedSamples
+) -> tuple[int, ...]:
+    """Choose the lattice of linearised equations by the inputs that choices are made on."""
+    errors = errors_and_estimates(problem, judged.held_out, judged.prediction)
+    choices = selected(len(judged.held_out.accepted)).nonzero()[:, 0]
+    typical = mean_of_selection(errors)
+    return choose_lattice(problem, model, config, typical, judged.held_out.take(choices))
+
+
+def _measure_in_time(
+    held_out: HeldOut, size: ResidualSize, linearised: LinearisedError | None, seconds: float
+) -> tuple[Tensor, FirstOrder | None]:
+    """Measure the residuals of the first inputs, at least :data:`FEWEST`, and as many as fit.
+
+    Args:
+        held_out: The inputs.
+        size: Measures residuals.
+        linearised: Finds errors to first order, from which it measures them.
+        seconds: The time.
+
+    Returns:
+        The residuals of the first B' ``[B', E]``, and their errors to first order.
+    """
+    begun = time.monotonic()
+    count = len(held_out.accepted)
+
+    def measure(first: int, end: int) -> tuple[Tensor, FirstOrder | None]:
+        inputs = held_out.inputs.items()
+        own = {name: s.repeat(count).take(slice(first, end)) for name, s in inputs}
+        errors = linearised(own) if linearised else None
+        return size(own, errors), errors
+
+    if seconds == math.inf or count <= FEWEST:
+        return measure(0, count)
+    parts = [measure(0, FEWEST)]
+    fitting = int(FEWEST * seconds / (time.monotonic() - begun))
+    if fitting > FEWEST:
+        parts.append(measure(FEWEST, min(fitting, count)))
+    known = [errors for _, errors in parts if errors is not None]
+    return torch.cat([sizes for sizes, _ in parts]), concatenate(known) if known else None
 
 
 IDENTITY = ("seed", "steps", "hash")
@@ -377,8 +431,9 @@ def errors_over_time(
     found = []
     for name in problem.unknowns:
         if name in held_out.truth:
-            truth = held_out.truth[name].double().cpu().flatten(2)
-            error = prediction[name].double().cpu().flatten(2) - truth
+            both = (held_out.truth[name], prediction[name])
+            truth, own = (v.double().cpu().reshape(*v.shape[:2], -1) for v in both)
+            error = own - truth
             size = truth.square().mean((1, 2)).sqrt()
             found.append(_nan_as_infinite(error.square().mean(2).sqrt() / size[:, None]))
     largest = torch.stack(found).amax(0)

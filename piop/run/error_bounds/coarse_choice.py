@@ -26,6 +26,8 @@ MOST_LEVELS = 3
 """Levels of coarse solutions at most."""
 PART = 0.1
 """Part of the operator's error that coarse solutions need not be more accurate than."""
+LONG = 0.05
+"""Seconds of one prediction from which on several take as long as one after the other."""
 ENOUGH = 0.95
 """Correlation of the logarithms of indicator and error that needs nothing better."""
 
@@ -54,7 +56,7 @@ def coarse_differences(
         The differences of the B predictions; none where a coarse solution takes too long, or no
         solver covers the problem.
     """
-    if any(own.agreement(errors) >= ENOUGH for own in residuals):
+    if seconds <= 0 or any(own.agreement(errors) >= ENOUGH for own in residuals):
         return []
     count = max((len(samples.values) for samples in inputs.values()), default=1)
     with suppress(NotSupportedError):
@@ -123,7 +125,13 @@ def _seconds_of_predictions(problem: Problem, model: Model, observed: Inputs) ->
     """Return the time of predictions on the ``save`` grid."""
     queries = save_grid(problem, end=model.operator.end_only)
     one = {name: samples.take(slice(1)) for name, samples in observed.items()}
-    predict_values(problem, model, one, queries)  # what is prepared once is not counted
-    begun = time.perf_counter()
-    predict_values(problem, model, observed, queries)
-    return time.perf_counter() - begun
+    count = max(len(samples.values) for samples in observed.values())
+
+    def seconds(of: Inputs) -> float:
+        begun = time.perf_counter()
+        predict_values(problem, model, of, queries)
+        return time.perf_counter() - begun
+
+    seconds(one)  # what is prepared once is not counted
+    single = seconds(one)
+    return count * single if single > LONG else seconds(observed)

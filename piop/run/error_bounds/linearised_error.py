@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -60,6 +60,12 @@ class FirstOrder:
             for values in (self.errors, self.corrected)
         )
         return (errors / sizes).sqrt()
+
+
+def concatenate(parts: Sequence[FirstOrder]) -> FirstOrder:
+    """Concatenate the errors of several batches on one lattice."""
+    errors, corrected = [p.errors for p in parts], [p.corrected for p in parts]
+    return FirstOrder(torch.cat(errors), torch.cat(corrected), parts[0].fractions)
 
 
 @final

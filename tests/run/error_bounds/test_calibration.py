@@ -2,6 +2,7 @@
 
 import json
 from shutil import copytree
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,14 @@ from piop.json_values import json_value
 from piop.metrics import relative_l2
 from piop.problem import Problem
 from piop.run import Run, fit
-from piop.run.error_bounds.calibration import Calibration, errors_and_estimates
+from piop.run.error_bounds import calibration
+from piop.run.error_bounds.calibration import (
+    Calibration,
+    calibrate_model,
+    errors_and_estimates,
+)
+from piop.run.error_bounds.residual_size import ResidualSize
+from piop.run.evaluation import OperatorJudge
 from piop.run.held_out import HeldOut
 from piop.sampling import Draws
 from piop.sampling.random import CALIBRATION, HELD_OUT
@@ -122,6 +130,34 @@ def test_inputs_are_apart_from_those_of_the_evaluation():
     assert not (numbers[0] == numbers[1]).any()
     first = [Draws.of(p, 3, range(4), scheme=1).uniform("u", 5) for p in (CALIBRATION, HELD_OUT)]
     assert not (first[0] == first[1]).any()
+
+
+def test_inputs_without_time_for_their_residuals_are_left_out(trained, monkeypatch):
+    now, size = [0.0], ResidualSize.__call__
+
+    def slow(self, observed, first_order=None):
+        now[0] += len(observed["u0"].values)
+        return size(self, observed, first_order)
+
+    monkeypatch.setattr(ResidualSize, "__call__", slow)
+    monkeypatch.setattr(calibration, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    problem, model = trained.problem, trained.model
+    judged = trained.sources.for_calibration(problem, 90, 0, 64).judging(
+        OperatorJudge(problem, model), None, None
+    )
+    counts = {}
+    for seconds in (10.0, 100.0, 1e6):
+        found = calibrate_model(problem, model, trained.config, judged, {}, seconds)
+        counts[seconds] = found.count + found.selection
+    assert counts == {10.0: 20, 100.0: 50, 1e6: 90}
+
+
+def test_systems_without_space_are_calibrated(tmp_path):
+    problem = Problem.from_file("lotka_volterra")
+    run = fit(problem, steps=2, out=tmp_path / "run", samples=2, calibrate=20, device="cpu")
+    assert run.calibration.over_time.shape == (13, len(run.calibration.times))
+    found = run.predict({"u0": [1.0], "v0": [1.5], "a": [1.2]})
+    assert found["error_bound_over_time"].dims == ("sample", "t")
 
 
 @pytest.fixture
