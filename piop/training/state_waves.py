@@ -131,12 +131,15 @@ def find_states(
     state = State(kept, bulk, kept if unseen > LOST_AT_MOST else 0)
     why = f"solutions change by {100 * change:.0f} % of their size and are sums of few waves"
     why = "as requested" if asked else why
+    few = windows, solved
     if (enough := _enough_windows(_started(problem, solved, 2), windows, most)) > windows:
-        windows, times = enough, node_times(time.low, time.length, enough)
-        solved = solve_coarsely(problem, times, seed=seed)
+        times = node_times(time.low, time.length, enough)
+        windows, solved = enough, solve_coarsely(problem, times, seed=seed)
+    lattice, reason = choose_lattice({n: solved[n] for n in problem.initial}, windows, form)
+    if form.integral and not lattice and windows > few[0]:
+        windows, solved = few  # at random points more windows only cost time (docs/training.md)
+        lattice, reason = choose_lattice({n: solved[n] for n in problem.initial}, windows, form)
     values = {name: v[:, :-1] for name, v in _started(problem, solved).items()}
-    found = {name: solved[name] for name in problem.initial}
-    lattice, reason = choose_lattice(found, windows, form)
     functions = coarse_inputs(problem, seed)
     return States(windows, why, state, values, functions, lattice, reason)
 
@@ -163,14 +166,18 @@ def _enough_windows(halves: Mapping[str, Tensor], windows: int, most: int) -> in
 
 
 def _change(values: Mapping[str, Tensor]) -> float:
-    """Change from each time to the next ``[B, T, …]`` over the larger of both, RMS."""
-    changes, sizes = [], []
+    """Return the change from each time to the next over the larger of both, RMS.
+
+    Args:
+        values: Unknown → ``[B, T, …]``; the one that changes most counts, relative to itself.
+    """
+    found = []
     for value in values.values():
         squares = value.square().flatten(2).mean(2)
-        changes.append(value.diff(dim=1).square().flatten(2).mean(2))
-        sizes.append(torch.maximum(squares[:, :-1], squares[:, 1:]))
-    total = torch.stack(changes).sum(0) / torch.stack(sizes).sum(0).clamp(min=1e-300)
-    return float(total.mean().sqrt())
+        changes = value.diff(dim=1).square().flatten(2).mean(2)
+        sizes = torch.maximum(squares[:, :-1], squares[:, 1:])
+        found.append(float((changes / sizes.clamp(min=1e-300)).mean().sqrt()))
+    return max(found)
 
 
 def _shares(values: Tensor) -> Tensor:
