@@ -5,6 +5,7 @@ import math
 import pytest
 
 from piop.problem import Problem
+from piop.problem.residual_form import FormDecision
 from piop.problem.time_windows import State
 from piop.training.state_waves import MOST_WAVES, find_states, window_statistics
 
@@ -66,6 +67,27 @@ def test_fast_solutions_have_more_windows(turns, windows):
     assert states.values["u"].shape == (4, windows, 256)
     assert find_states(problem, 4, asked=False, most=4).windows == 4
     assert find_states(problem, 4, asked=False, most=8).windows == min(windows, 8)
+
+
+def test_more_windows_are_for_equations_that_a_lattice_integrates():
+    short = {"u": "u0 + 0.015*cos(2*pi*200*x)"}
+    integral = FormDecision(True, "")
+    for initial, windows, lattice in (({"u": "u0"}, 16, True), (short, 4, False)):
+        problem = example("dt(u) = -0.1875*dx(u)", initial=initial)
+        states = find_states(problem, 4, integral, asked=False, most=16)
+        assert states.windows == windows
+        assert bool(states.lattice) == lattice
+        assert states.values["u"].shape[1] == windows
+
+
+def test_the_unknown_that_changes_most_counts():
+    """What v loses is little beside the size of u, which stays."""
+    changes = {"unknowns": ["u", "v"], "initial": {"u": "30 + u0", "v": "u0"}}
+    still, decaying = "dt(u) = 0.1*lap(u)", decay(0.6).replace("u", "v")
+    problem = example(still, equations=[still, decaying], **changes)
+    states = find_states(problem, 4, asked=False)
+    assert states.windows == 4
+    assert "60 %" in states.why
 
 
 @pytest.mark.parametrize(("part", "seen"), [(0.018, 0), (0.022, 42)])
