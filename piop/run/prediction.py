@@ -281,7 +281,7 @@ def as_dataset(
     Returns:
         A variable per channel over ``sample`` and the coordinates (or ``point``).
     """
-    import xarray as xr  # half a second to import, and training does not need it
+    import xarray as xr  # slow to import, and training does not need it
 
     coordinates, arrays = {}, values.reshape(len(values), *queries.shape, -1).numpy()
     names = [*(c.name for c in problem.coordinates), *problem.channels]

@@ -57,7 +57,7 @@ def read_inputs(problem: Problem, given: InputData | None) -> dict[str, Function
                     "the same number, or one for all"
                 )
         return observe(functions, problem, Draws(0, 0, torch.arange(batch)))
-    import xarray as xr  # half a second to import, and training does not need it
+    import xarray as xr  # slow to import, and training does not need it
 
     items = {item.name: item for item in problem.visible_inputs}
     names = list(map(str, given))

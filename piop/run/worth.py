@@ -53,7 +53,7 @@ def measure_worth(
     if not held_out.functions or not math.isfinite(error) or seconds <= 0:
         return None
     start = time.perf_counter()
-    predict_held_out(problem, model, held_out.take(torch.arange(1)))  # what is prepared once too
+    predict_held_out(problem, model, held_out.take(torch.arange(1)))  # prepares what all share
     one = time.perf_counter() - start
     fitting = max(1, int(min(PART_OF_OPERATOR * seconds / one, SAMPLES)))
     few = held_out.take(torch.arange(min(fitting, len(held_out.accepted))))

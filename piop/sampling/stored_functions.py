@@ -122,7 +122,7 @@ def _splines(at: Tensor, values: Tensor, dim: int, degree: int) -> tuple[SplineB
     """Splines through values at points ``[n]``: broken lines, or cubics with not-a-knot ends."""
     if len(at) == 1:
         return SplineBasis(torch.cat((at, at)), 0), values
-    from scipy.interpolate import make_interp_spline  # a quarter of a second to import
+    from scipy.interpolate import make_interp_spline  # slow to import, and few runs need it
 
     found = make_interp_spline(at.numpy(), values.numpy(), degree, axis=dim)
     coefficients = torch.from_numpy(found.c).movedim(0, dim)

@@ -50,7 +50,7 @@ def rest_beyond(power: Tensor) -> Tensor:
 
 def interpolate_even(values: Tensor, places: Tensor, axis: int) -> Tensor:
     """Interpolate by cubic splines from even places, both ends among them, to fractions ``[n]``."""
-    from scipy.interpolate import CubicSpline  # a quarter of a second to import, and rarely needed
+    from scipy.interpolate import CubicSpline  # slow to import, and few runs need it
 
     even = np.linspace(0.0, 1.0, values.shape[axis])
     spline = CubicSpline(even, values.double().cpu().numpy(), axis=axis)

@@ -314,6 +314,19 @@ def test_the_time_of_references_is_a_quarter_of_training(run, monkeypatch):
     assert run._seconds_of_evaluation == 25.0
 
 
+def test_a_tenth_of_that_time_is_left_to_compare_with_the_solver(run, monkeypatch):
+    given, judging = [], DrawnInputs.judging
+
+    def recorded(self, judge, seconds=None, progress=None):
+        given.append(seconds)
+        return judging(self, judge, seconds, progress)
+
+    monkeypatch.setattr(DrawnInputs, "judging", recorded)
+    monkeypatch.setattr("piop.run.run.LEAST_SECONDS", 1000.0)
+    run.evaluate(write=False)
+    assert given == [pytest.approx(900, rel=0.05)]
+
+
 def test_evaluation_and_figures_keep_to_the_threads_of_the_run(run, monkeypatch):
     before, seen = torch.get_num_threads(), []
     machine = replace(run.config.machine, threads=before + 1)

@@ -152,7 +152,7 @@ class Equations:
 
     def _owners(self, constraints: Sequence[str]) -> tuple[str, ...]:
         """The unknown that each residual determines: by its time derivative, else its highest."""
-        from scipy.optimize import linear_sum_assignment  # a fifth of a second to import
+        from scipy.optimize import linear_sum_assignment  # slow to import, and few runs need it
 
         names = self.problem.channels
 

@@ -41,7 +41,8 @@ PART_OF_REFERENCES = 0.6
 """Part of the time of a calibration that its references may take; what tells errors takes the rest.
 """
 PART_OF_RESIDUALS = 0.5
-"""Part of the time after that which residuals may take; the rest is for coarse solutions."""
+"""Part of the time left after references that residuals may take; coarse solutions take the rest.
+"""
 SELECTION = 3
 """One input in so many is for choices: of the lattice, of the indicator, whether corrections are
 kept. Scores come from the others, since a bound holds where choices do not look at its scores."""
@@ -431,11 +432,11 @@ def errors_over_time(
     found = []
     for name in problem.unknowns:
         if name in held_out.truth:
-            both = (held_out.truth[name], prediction[name])
-            truth, own = (v.double().cpu().reshape(*v.shape[:2], -1) for v in both)
-            error = own - truth
+            both = (prediction[name], held_out.truth[name])
+            predicted, truth = (v.double().cpu().reshape(*v.shape[:2], -1) for v in both)
+            error = (predicted - truth).square().mean(2).sqrt()
             size = truth.square().mean((1, 2)).sqrt()
-            found.append(_nan_as_infinite(error.square().mean(2).sqrt() / size[:, None]))
+            found.append(_nan_as_infinite(error / size[:, None]))
     largest = torch.stack(found).amax(0)
     if held_out.error_estimate is None:
         return largest

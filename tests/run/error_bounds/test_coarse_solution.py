@@ -117,6 +117,15 @@ def test_coarse_solutions_that_take_too_long_are_not_taken(selection, monkeypatc
     assert choose_coarse(*selection, seconds=1e-9) is None
 
 
+def test_without_time_nothing_is_predicted(selection, monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("predicted")
+
+    monkeypatch.setattr(coarse_choice, "predict_values", refuse)
+    problem, model, inputs, errors, _ = selection
+    assert coarse_differences(problem, model, inputs, errors, [], inputs, -1.0) == []
+
+
 def test_where_residuals_tell_the_errors_nothing_is_solved(selection, monkeypatch):
     def refuse(*_, **__):
         raise AssertionError("solved")

@@ -12,7 +12,7 @@ from piop.metrics import relative_l2
 from piop.problem import Problem
 from piop.run import Run, fit
 from piop.run.error_bounds.calibration import mean_of_selection
-from piop.run.error_bounds.linearised_error import LinearisedError
+from piop.run.error_bounds.linearised_error import LinearisedError, concatenate
 
 SIZES = {"amplitude": [0.3, 0.8], "wavenumber": [1, 2]}
 
@@ -52,6 +52,21 @@ def flow(creeping_flow, tmp_path_factory):
     run = fit(creeping_flow, steps=20, out=out, **plain)
     run.calibrate(30)
     return run
+
+
+def test_several_batches_have_the_errors_of_all_at_once(calibrated):
+    inputs = calibrated.held_out(10, seed=5).inputs
+    linearised = LinearisedError(
+        calibrated.solved, calibrated.model, calibrated.calibration.correction
+    )
+    whole = linearised(inputs)
+    parts = [
+        linearised({n: s.take(part) for n, s in inputs.items()})
+        for part in (slice(4), slice(4, 10))
+    ]
+    together = concatenate(parts)
+    torch.testing.assert_close(together.relative(), whole.relative(), rtol=1e-5, atol=0)
+    torch.testing.assert_close(together.corrected, whole.corrected, rtol=1e-5, atol=1e-6)
 
 
 def errors_of(run, refine, at=None, count=40):
