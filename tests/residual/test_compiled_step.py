@@ -1,5 +1,6 @@
 """Compiled steps give the eager step's loss and gradients."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -251,6 +252,24 @@ def test_compiling_that_is_stopped_is_not_tried_another_way(tmp_path, monkeypatc
     assert step(*ONES)[0][0].isfinite(), "it may go on"
 
 
+@pytest.mark.parametrize("active", [True, False])
+def test_python_collects_garbage_again_after_tracing(active) -> None:
+    collecting = []
+
+    def loss(params, inputs):
+        collecting.append(gc.isenabled())
+        return (params[0] * inputs[0]).sum()
+
+    if not active:
+        gc.disable()
+    try:
+        assert TracedStep(loss).foresee([torch.ones(2)], [torch.ones(2)])
+        assert collecting == [False]
+        assert gc.isenabled() is active
+    finally:
+        gc.enable()
+
+
 def test_tracing_is_stopped_too() -> None:
     def traced(params, inputs):
         step.stop()
@@ -264,6 +283,7 @@ def test_tracing_is_stopped_too() -> None:
 
 
 NO_COMPILER = """
+import gc
 import os
 import subprocess
 import sys

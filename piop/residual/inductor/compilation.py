@@ -9,6 +9,8 @@ not concern a graph that is traced to the end already:
 - It simplifies every index of memory as if it were any formula; :func:`expanded` multiplies out
   those that are polynomials, to the same result.
 - It tries by compiling which vector instructions there are; torch itself knows.
+- It sets up its rules for types at every operation (:func:`quick_types`), and looks for parts to
+  record as CUDA graphs.
 
 All of this relies on parts of Inductor that are not public. Whoever calls it falls back to
 ``torch.compile`` where they differ from those of the pinned version.
@@ -26,7 +28,7 @@ from torch.fx import GraphModule
 
 from piop.residual.inductor.cache import keyed_by_instruction_set
 from piop.residual.inductor.kernels import JoinedKernels
-from piop.residual.inductor.patches import quick_indices
+from piop.residual.inductor.patches import quick_indices, quick_types
 from piop.residual.inductor.processes import CompilerProcesses
 
 FlatFunction = Callable[[list[Tensor]], tuple[Tensor, ...]]
@@ -59,7 +61,11 @@ def compile_graph(graph: GraphModule, threads: int | None = None) -> FlatFunctio
     shapes = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
     mode = shapes[0].fake_mode
     known_cpu = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
-    options: dict[str, Any] = {"cpp.threads": threads or torch.get_num_threads()}
+    options: dict[str, Any] = {
+        "cpp.threads": threads or torch.get_num_threads(),
+        "cpp_cache_precompile_headers": False,
+        "graph_partition": False,  # into parts of a CUDA graph
+    }
     if known_cpu:
         options["cpp.vec_isa_ok"] = True
     processes = CompilerProcesses()
@@ -68,9 +74,10 @@ def compile_graph(graph: GraphModule, threads: int | None = None) -> FlatFunctio
             torch.no_grad(),
             tracing(TracingContext(mode)),
             V.set_fake_mode(mode),
-            config.patch({"cpp_cache_precompile_headers": False, **options}),
+            config.patch(options),
             keyed_by_instruction_set(),
             quick_indices(),
+            quick_types(),
             processes.used(),
             JoinedKernels.collected(processes, torch.get_num_threads()),
         ):

@@ -48,3 +48,13 @@ def quick_indices() -> Iterator[None]:
 
     with replaced(sizevars, "sympy", Quick()):
         yield
+
+
+@contextmanager
+def quick_types() -> Iterator[None]:
+    """Let Inductor set up its rules for types once, and not at every operation, in a block."""
+    from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
+
+    DtypePropagationOpsHandler()  # there is one of them
+    with replaced(DtypePropagationOpsHandler, "__init__", lambda self: None):
+        yield

@@ -82,3 +82,23 @@ def test_a_check_that_only_raises_is_left_out_of_the_graph():
     graph = trace(solving, given)
     assert not [n for n in graph.graph.nodes if "check_errors" in str(n.target)]
     torch.testing.assert_close(graph(*given), (torch.full((3, 1), 0.5),))
+
+
+def test_what_is_computed_twice_is_in_the_graph_once(tensors):
+    def waves(given):
+        return (given[0].cos().sin().sum(-1), given[0].cos().sin() * 2)
+
+    graph = trace(waves, tensors)
+    names = [str(node.target) for node in graph.graph.nodes]
+    assert [name for name in names if "sin" in name or "cos" in name] == [
+        "aten.cos.default",
+        "aten.sin.default",
+    ]
+    torch.testing.assert_close(graph(*tensors), waves(tensors))
+
+
+def test_equal_results_are_tensors_of_their_own(tensors):
+    graph = trace(lambda given: (given[0] * 2, given[0] * 2), tensors)
+    first, second = graph(*tensors)
+    first.zero_()
+    torch.testing.assert_close(second, tensors[0] * 2)

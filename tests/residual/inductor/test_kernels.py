@@ -37,6 +37,23 @@ def test_threads_that_load_kernels_have_the_options_of_the_compilation(kernels, 
     assert options == [True, True]
 
 
+def test_the_flags_of_the_compiler_are_known_before_threads_load(kernels, monkeypatch):
+    from torch._inductor import cpu_vec_isa
+
+    tried = cpu_vec_isa.valid_vec_isa_list
+    known = []
+
+    def load(_source):
+        known.append(tried.cache_info().currsize)
+        return SimpleNamespace(kernel_0=None, kernel_1=None)
+
+    monkeypatch.setattr(module, "_load", load)
+    kernels.sources = [([], "a"), ([], "b")]
+    tried.cache_clear()
+    kernels.compile()
+    assert known == [1, 1]  # threads that try them at once find others, and miss the cache
+
+
 def test_one_that_fails_stops_the_compilers_of_the_others(kernels, monkeypatch):
     def load(source):
         if "fails" in source:

@@ -1,9 +1,11 @@
 """Replaced parts of Inductor give what the originals give."""
 
 import sympy as sp
+import torch
+from torch._inductor.dtype_propagation import DtypePropagationOpsHandler
 from torch.utils._sympy.functions import FloorDiv
 
-from piop.residual.inductor.patches import expanded
+from piop.residual.inductor.patches import expanded, quick_types
 
 
 def test_indices_are_simplified_as_sympy_would():
@@ -12,3 +14,14 @@ def test_indices_are_simplified_as_sympy_would():
     merged = FloorDiv(x, 4) + FloorDiv(x, 4)
     assert expanded(merged) == sp.simplify(merged)
     assert expanded(sp.sin(x) ** 2 + sp.cos(x) ** 2) == 1
+
+
+def test_rules_for_types_are_set_up_once_in_a_block():
+    rules = DtypePropagationOpsHandler().__dict__
+    with quick_types():
+        first = dict(rules)
+        assert DtypePropagationOpsHandler().__dict__ == first
+        assert rules["add"] is first["add"]
+    number, fraction = (torch.zeros(2, dtype=t) for t in (torch.int32, torch.float32))
+    assert DtypePropagationOpsHandler().add(number, fraction) == torch.float32
+    assert rules["add"] is not first["add"]  # the block has ended
