@@ -8,7 +8,7 @@ error over held-out inputs, until when it holds, the best trivial answer, steps,
 each phase, and how many cores other programs kept busy meanwhile. A cell that is finished is kept
 when the script is started again, unless `--again` is given. With `--cold` every cell has an empty
 cache of compiled code and of references. The result is `results/all_problems_T.json` (`_cold`), and
-the page `docs/problems.md` with a small picture of each problem.
+the page `docs/problems.md` with a small picture of each problem, of seed 0.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def solve(name: str, seed: int, options: argparse.Namespace) -> dict[str, Any]:
         if done.returncode:
             return {"failed": done.stderr.strip().splitlines()[-1], "environment": place}
         found = json.loads(done.stdout)
-        if not options.cold:
+        if not options.cold and seed == 0:
             keep_picture(name, Path(out) / "figures")
     line = re.search(r"^Seconds: (.*)$", done.stderr, re.MULTILINE)
     phases = [part.rsplit(" ", 1) for part in line[1].split(", ")] if line else []
