@@ -40,8 +40,6 @@ logger = logging.getLogger(__name__)
 LossFunction = Callable[[list[Tensor], list[Tensor]], Any]
 VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
 """Reshapes without a copy, which hold for the strides of the traced run alone."""
-SAME = (torch.ops.aten.alias.default,)
-"""Operations that give the tensor they take."""
 CHECKS = (torch.ops.aten._linalg_check_errors.default,)
 """Operations that raise and give nothing, which the cache of compiled graphs refuses.
 
@@ -270,9 +268,7 @@ def trace(function: FlatFunction, examples: list[Tensor]) -> GraphModule:
     for node in graph.graph.nodes:
         if node.target in VIEWS:  # a compiler may lay out memory otherwise than the traced run
             node.target = torch.ops.aten.reshape.default
-        if node.target in SAME:
-            node.replace_all_uses_with(node.args[0])
-        if node.target in SAME + CHECKS:
+        if node.target in CHECKS:
             graph.graph.erase_node(node)
     graph = GraphModule(graph, fx_graph_cse(graph.graph))
     graph.graph.set_codegen(CodeGen())  # tensors one by one, not as a list
@@ -323,7 +319,7 @@ def _shapes(params: Sequence[Tensor], inputs: Sequence[Tensor]) -> Any:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Do not search for cycles of objects in a block: where many are made that stay, it is slow."""
+    """Do not collect garbage in a block: where many objects are made that stay, it is slow."""
     active = gc.isenabled()
     gc.disable()
     try:

@@ -283,7 +283,6 @@ def test_tracing_is_stopped_too() -> None:
 
 
 NO_COMPILER = """
-import gc
 import os
 import subprocess
 import sys

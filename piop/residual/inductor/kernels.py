@@ -110,7 +110,7 @@ class JoinedKernels:
         """Compile all kernels; return them in order."""
         from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-        pick_vec_isa()  # kept; two threads at once would mix up the flags of what they try
+        pick_vec_isa()  # is cached; two threads that try instructions at once mix up compiler flags
         parts = self._parts(self.compilers)
         with ThreadPoolExecutor(len(parts)) as pool:
             # options of Inductor hold in the context where they are set, which threads do not share
