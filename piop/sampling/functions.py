@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal, Self, final
 
 import torch
@@ -216,14 +216,16 @@ class ProductFunction(InputFunction):
 
     Example:
         >>> basis = TrigonometricBasis.periodic(torch.tensor([1]), 0.0, 1.0, unit=False)
-        >>> cosine = ProductFunction(torch.tensor([[1.0, 0.0]]), (basis.to(None, torch.float32),))
+        >>> basis = basis.to(None, torch.float32)
+        >>> one = torch.tensor([[1.0, 0.0]])
+        >>> cosine = ProductFunction(one, (basis,), torch.zeros(1))
         >>> cosine(torch.tensor([[[0.0], [0.5]]]))
         tensor([[ 1., -1.]])
     """
 
     coefficients: Tensor
     bases: tuple[Basis, ...]
-    offset: Tensor = field(default_factory=lambda: torch.zeros(1))
+    offset: Tensor
 
     @property
     def batch(self) -> int:

@@ -182,7 +182,7 @@ def draw_series(
         product = product[..., None] * waves[:, :, axis].unflatten(-1, (*[1] * axis, -1))
     coefficients = product.sum(1).imag.contiguous()
     bases = tuple(basis.to(coefficients.device, None) for basis in series_bases(series, axes))
-    return ProductFunction(coefficients, bases)
+    return ProductFunction(coefficients, bases, coefficients.new_zeros(1))
 
 
 def series_prior(series: FourierSeries, axes: Sequence[Coordinate]) -> Prior:
