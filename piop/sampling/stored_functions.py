@@ -48,7 +48,7 @@ class InterpolatedFunction(ProductFunction):
         points: Along each coordinate ``[n_i]``.
     """
 
-    points: tuple[Tensor, ...] = ()
+    points: tuple[Tensor, ...]
 
     @property
     def given_at(self) -> tuple[Tensor, ...]:
@@ -95,7 +95,8 @@ def interpolate(
             basis, values = _splines(at, values, i + 1, 3 if smooth and len(at) > 3 else 1)
         bases.append(basis)
         points.append(at)
-    return InterpolatedFunction(values.contiguous(), tuple(bases), points=tuple(points))
+    offset = values.new_zeros(1)
+    return InterpolatedFunction(values.contiguous(), tuple(bases), offset, tuple(points))
 
 
 def sum_of_waves(values: Tensor, axes: Sequence[Coordinate], most: int) -> ProductFunction:
