@@ -174,7 +174,7 @@ class Trainer:
                 while self.fraction() < 1 and not self._stops():
                     pause, undecided = self.gradients.pause, self.gradients.compiled is None
                     if undecided and self.timed_steps >= EAGER_STEPS - 1:
-                        self.gradients.decide(self._steps_left())
+                        self.gradients.decide(self._steps_left(), self._seconds_left())
                     with self.profile.part(OPTIMISER):
                         row = self._advance()
                     now = time.perf_counter() - (self.gradients.pause - pause)
@@ -217,6 +217,11 @@ class Trainer:
             return (budget.steps or 0) - self.step
         timed = max(self.elapsed - self._first_elapsed, 1e-9)
         return (budget.time - self.elapsed) * self.timed_steps / timed
+
+    def _seconds_left(self) -> float | None:
+        """Return what is left of a budget in time; None of a budget in steps."""
+        budget = self.config.budget.time
+        return None if budget is None else budget - self.elapsed
 
     def _time_from_here(self) -> None:
         """Leave the steps so far out of the profile and of the speed."""
