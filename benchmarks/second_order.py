@@ -101,9 +101,11 @@ class Case:
         return build_source(self.model, self.loss, self.job.statistics, config, None)
 
 
-def build_case(problem: Problem, seed: int, settings: Mapping[str, Any] | None = None) -> Case:
+def build_case(
+    problem: Problem, seed: int, settings: Mapping[str, Any] | None = None, device: str = "cpu"
+) -> Case:
     """Set up the default recipe, not compiled, on one thread."""
-    machine = choose_machine("cpu", "float32", False, 1, seed)
+    machine = choose_machine(device, "float32", False, 1, seed)
     budget = BudgetConfig.of(1, None)  # of no effect: the budget is processor time
     config = configure(problem, TrainingConfig(budget, machine=machine), None, settings)
     job = plan_job(problem, config, settings or {}, None, SingleProcess())
