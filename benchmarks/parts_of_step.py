@@ -2,11 +2,11 @@
 
     python benchmarks/parts_of_step.py [NAME …] [--device cuda] [--rounds 30] [--no-graph]
 
-Milliseconds of the default recipe's step: drawing functions and points (a step at a time, and as one
-of several at once, as training does), gradients (eager, compiled, and on a GPU as a CUDA graph), and
-the optimiser (with and without new eigenbases). The device has done its work at both ends of a
-time; ways of one part take turns. With them the seconds of tracing and of compiling in an empty
-cache, and by how much gradients differ from eager ones, relative to their size. The result is
+Milliseconds of the default recipe's step: drawing functions and points (a step at a time, and as
+one of several at once, as training does), gradients (eager, compiled, and on a GPU as a CUDA
+graph), and the optimiser (with and without new eigenbases). The device has done its work at both
+ends of a time; ways of one part take turns. With them the seconds of tracing and of compiling in an
+empty cache, and by how much gradients differ from eager ones, relative to their size. The result is
 `results/parts_of_step_DEVICE.json`.
 """
 
