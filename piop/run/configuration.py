@@ -171,7 +171,6 @@ def choose_machine(
         threads=threads,
         default_threads=default_threads() if threads is None else None,
         seed=seed,
-        cuda_graphs=chosen == "cuda",
     )
 
 
@@ -195,12 +194,18 @@ def require_graphs(machine: MachineConfig) -> None:
     """Refuse CUDA graphs where there is nothing to record.
 
     Raises:
-        UsageError: On a CPU.
+        UsageError: On a CPU, or without compilation.
     """
-    if machine.cuda_graphs and machine.device != "cuda":
+    if not machine.cuda_graphs:
+        return
+    if machine.device != "cuda":
         raise UsageError(
             "cuda_graphs: true replays the kernels of a CUDA device, and this run is on the CPU, "
             "which launches none. Use --device cuda, or leave cuda_graphs false"
+        )
+    if machine.compile is not True:
+        raise UsageError(
+            "cuda_graphs: true records a compiled step, and this run is not compiled. Use --compile"
         )
 
 

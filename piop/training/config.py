@@ -288,7 +288,8 @@ class MachineConfig:
             ``triton`` kernel, which needs a CUDA device and has not been timed on one.
         draws: Scheme of the random numbers of held-out inputs; 1 in runs that do not record it.
         cuda_graphs: Replay a compiled step as a CUDA graph, which spares launching its kernels one
-            by one; ``true`` by default on a CUDA device, and an error elsewhere.
+            by one; it needs a CUDA device and ``compile``. Single steps have been replayed on one,
+            no training yet.
     """
 
     device: Literal["cpu", "cuda"] = "cpu"

@@ -1,8 +1,7 @@
 import pytest
-import torch
 
 from piop.errors import UsageError
-from piop.run.configuration import choose_machine, move_to_device, require_graphs
+from piop.run.configuration import move_to_device, require_graphs
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 
 
@@ -27,11 +26,7 @@ def test_cuda_graphs_are_refused_where_nothing_can_be_recorded(heat, tmp_path):
     with pytest.raises(UsageError, match=r"cuda_graphs: true .* on the CPU.*--device cuda"):
         heat.fit(steps=1, device="cpu", settings={"cuda_graphs": "true"}, compile=True, out=out)
     assert not out.exists()
-    require_graphs(MachineConfig(device="cuda", cuda_graphs=True))
+    with pytest.raises(UsageError, match=r"cuda_graphs: true .*not compiled\. Use --compile"):
+        require_graphs(MachineConfig(device="cuda", cuda_graphs=True))
+    require_graphs(MachineConfig(device="cuda", compile=True, cuda_graphs=True))
     require_graphs(MachineConfig())
-
-
-def test_cuda_graphs_are_the_default_on_a_gpu_alone(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert choose_machine(None, "float32", None, 1, 0).cuda_graphs
-    assert not choose_machine("cpu", "float32", None, 1, 0).cuda_graphs
