@@ -1,12 +1,13 @@
-"""What a training step consists of, and what of it is faster compiled or at once, on one device.
+"""Time of the parts of a training step on one device: drawing, gradients, optimiser.
 
     python benchmarks/parts_of_step.py [NAME …] [--device cuda] [--rounds 30] [--no-graph]
 
 Milliseconds of the default recipe's step: drawing functions and points (a step at a time, and as
-one of several at once, as training does), gradients (eager, compiled, and on a GPU as a CUDA
-graph), and the optimiser (with and without new eigenbases). The device has done its work at both
-ends of a time; ways of one part take turns. With them the seconds of tracing and of compiling in an
-empty cache, and by how much gradients differ from eager ones, relative to their size. The result is
+one of several at once, as training does), gradients of the whole batch together (eager, compiled,
+and on a GPU as a CUDA graph; on a CPU training takes them in microbatches), and the optimiser (with
+and without new eigenbases). The device has done its work at both ends of a time; ways of one part
+take turns. With them the seconds of tracing and of compiling in an empty cache, and by how much
+gradients differ from eager ones, relative to their size. The result is
 `results/parts_of_step_DEVICE.json`.
 """
 

@@ -1,4 +1,4 @@
-"""What sensors of shipped problems leave of their inputs: errors of inputs reconstructed from them.
+"""Errors of inputs that are reconstructed from the sensors of shipped problems.
 
     python benchmarks/sensors.py [--only NAME …] [--inputs 16]
 

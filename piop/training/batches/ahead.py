@@ -36,7 +36,8 @@ class BatchesAhead(BatchSource):
     @classmethod
     def where_possible(cls, equations: EquationSource) -> BatchSource:
         """Draw ahead where batches are small and depend on their step alone."""
-        steps = AHEAD["cuda" if equations.like.is_cuda else "cpu"] // len(equations.part)
+        functions = AHEAD.get(equations.like.device.type, AHEAD["cpu"])
+        steps = functions // len(equations.part)
         return cls(equations, steps) if steps > 1 and equations.depends_on_step_alone else equations
 
     def __call__(self, step: int, fraction: float) -> Batch:

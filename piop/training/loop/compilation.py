@@ -63,14 +63,16 @@ class StepGradients:
         self.phases = JobPhases()
         profile = profile or Profile()
         pointwise = loss.residual is not None and loss.residual.grid is None
-        self._streams = loss.residual.streams if loss.residual and pointwise else 0
+        streams = loss.residual.streams if loss.residual and pointwise else 0
         self._traced = CompiledGradients(loss, graphs)
-        self._on_cuda = any(p.is_cuda for p in self._traced.parameters)
+        self._gain = GAIN_OF_VALUES if streams == 1 else GAIN
+        if any(p.is_cuda for p in self._traced.parameters):
+            self._gain = GAIN_ON_CUDA
         self._eager = eager_gradients(loss, profile)
         self._microbatches: ConcurrentMicrobatches | None = None
         compiled_step: Gradients = self._traced
         if pointwise:  # a grid has all functions at once
-            streams, trained = self._streams, self._traced.parameters
+            trained = self._traced.parameters
             self._eager = microbatched(self._eager, trained, streams, EAGER_ROWS)
             own = ConcurrentMicrobatches(self._traced, streams, COMPILED_ROWS)
             compiled_step = self._microbatches = own
@@ -100,8 +102,7 @@ class StepGradients:
             seconds: What is left of a budget in time. It holds more steps that are compiled, but
                 compiling is not to take longer than training.
         """
-        gain = GAIN_OF_VALUES if self._streams == 1 else GAIN
-        saved = self._fastest * (GAIN_ON_CUDA if self._on_cuda else gain)
+        saved = self._gain * self._fastest
         if seconds is None:
             self._saving = saved * steps
         else:

@@ -212,11 +212,10 @@ class Trainer:
 
     def _steps_left(self) -> float:
         """Return how many more steps the budget holds, at the speed of this process."""
-        budget = self.config.budget
-        if budget.time is None:
-            return (budget.steps or 0) - self.step
+        if (seconds := self._seconds_left()) is None:
+            return (self.config.budget.steps or 0) - self.step
         timed = max(self.elapsed - self._first_elapsed, 1e-9)
-        return (budget.time - self.elapsed) * self.timed_steps / timed
+        return seconds * self.timed_steps / timed
 
     def _seconds_left(self) -> float | None:
         """Return what is left of a budget in time; None of a budget in steps."""

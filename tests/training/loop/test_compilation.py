@@ -90,6 +90,18 @@ def test_time_holds_more_compiled_steps(built, monkeypatch, share, foreseen, com
     assert gradients.compiled is compiled
 
 
+@pytest.mark.parametrize(("foreseen", "compiled"), [(0.9, True), (1.1, False)])
+def test_compiling_takes_no_longer_than_training(built, monkeypatch, foreseen, compiled):
+    Compiler(monkeypatch, foreseen * LEAST * 3)
+    gradients = StepGradients(built.loss, None)
+    gradients._gain = 0.9  # nine times as many steps more
+    gradients(built.draw(0, 0.0))
+    seconds = LEAST * 3
+    gradients.decide(seconds / gradients._fastest, seconds)
+    gradients(built.draw(1, 0.0))
+    assert gradients.compiled is compiled
+
+
 def test_what_does_not_compile_goes_on_as_it_was(built, monkeypatch):
     Compiler(monkeypatch, 0.0, works=False)
     gradients = StepGradients(built.loss, True)
