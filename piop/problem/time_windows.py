@@ -115,14 +115,14 @@ class State(Distribution):
     """The solution at the start of a time window: a sum of waves, that windows before it give.
 
     Attributes:
-        waves: Periods over an axis, at most, of the waves that the state keeps.
-        bulk: Those that hold all but a ten-thousandth of its variance.
-        harmonics: Those in the harmonic fit that a network evaluates; 0 for the usual number.
+        waves: Length, at most, of the wave vectors of those that the state keeps, in periods over
+            an axis. The network sees all of them, since one that it did not see would pass from
+            window to window as it is.
+        bulk: That of the waves that attention's tokens resolve.
     """
 
     waves: int
     bulk: int
-    harmonics: int = 0
     function = True
     derivatives = math.inf
 

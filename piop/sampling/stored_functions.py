@@ -105,8 +105,11 @@ def sum_of_waves(values: Tensor, axes: Sequence[Coordinate], most: int) -> Produ
     Args:
         values: ``[F, n1, …, nd]`` float64 on grids that begin at the low ends; n above ``2·most``.
         axes: The d coordinates, all periodic.
-        most: Periods over an axis of the shortest waves that are kept along it.
+        most: Length of the wave vectors of the shortest waves that are kept, in periods over an
+            axis.
     """
+    number = torch.cat((torch.arange(most + 1), torch.arange(1, most + 1))).to(values)
+    lengths = torch.stack(torch.meshgrid(*[number] * len(axes), indexing="ij")).square().sum(0)
     bases: list[Basis] = []
     for i, axis in enumerate(axes, start=1):
         found = _analysis(values.movedim(i, -1))
@@ -116,7 +119,8 @@ def sum_of_waves(values: Tensor, axes: Sequence[Coordinate], most: int) -> Produ
         waves = torch.arange(most + 1)
         basis = TrigonometricBasis.periodic(waves, axis.low, axis.high, unit=False)
         bases.append(basis.to(values.device, values.dtype))
-    return ProductFunction(values.contiguous(), tuple(bases), values.new_zeros(1))
+    values = values * (lengths <= most**2)
+    return ProductFunction(values, tuple(bases), values.new_zeros(1))
 
 
 def _splines(at: Tensor, values: Tensor, dim: int, degree: int) -> tuple[SplineBasis, Tensor]:

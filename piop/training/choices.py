@@ -147,7 +147,7 @@ def trained_problem(problem: Problem, statistics: Statistics) -> Problem:
     """Return the problem that the operator is trained on: over one of its time windows."""
     if statistics.windows == 1:
         return problem
-    state = State(statistics.waves, statistics.bulk, statistics.harmonics)
+    state = State(statistics.waves, statistics.bulk)
     return window_problem(problem, statistics.windows, state)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -9,17 +11,20 @@ from torch import Tensor
 from piop.residual.lattice import lobatto_nodes
 
 
-def power_by_waves(values: Tensor) -> Tensor:
-    """Add up the power of waves by the most periods that they have along an axis ``[K]``.
+def power_by_waves(values: Tensor, norm: float = math.inf) -> Tensor:
+    """Add up the power of waves by the size of their wave vectors, in periods over an axis ``[K]``.
 
     Args:
         values: ``[B, T, n, …]``, as many points along every axis.
+        norm: Of a wave vector: infinity for the most periods along any axis, 2 for its length,
+            which is rounded up.
     """
     axes = tuple(range(2, values.ndim))
     power = torch.fft.fftn(values.double(), dim=axes).abs().square()
     numbers = (torch.fft.fftfreq(values.shape[-1]) * values.shape[-1]).abs().round().long()
     grids = torch.meshgrid(*[numbers] * len(axes), indexing="ij")
-    radius = torch.stack(grids).amax(0).flatten()
+    lengths = torch.linalg.vector_norm(torch.stack(grids).double(), norm, dim=0)
+    radius = (lengths - 1e-9).ceil().long().flatten()
     power = power.flatten(2).sum((0, 1))
     return power.new_zeros(int(radius.max()) + 1).index_add_(0, radius, power)
 

@@ -32,13 +32,14 @@ from piop.training.resolution import power_by_waves
 QUERIES = 256
 """Points of each state over which statistics are taken."""
 MOST_WAVES = {1: 42, 2: 10, 3: 5}
-"""Waves per axis that a state may keep: they cost time."""
+"""Periods over an axis of the shortest waves that a state may keep: they cost time."""
 LOST_AT_MOST = 2e-2
 """Root of the part of a state's variance that may lie in waves beyond; it is lost at every start of
 a window, so it is a floor of the error (docs/training.md)."""
 KEPT, BULK = 1 - 1e-6, 1 - 1e-4
 """Parts of a state's variance that the waves it keeps hold, and those that attention's tokens do;
-see :mod:`piop.training.batches.input_grid`."""
+see :mod:`piop.training.batches.input_grid`. Tokens take those beyond ``LARGEST_WAVENUMBER`` only
+where ``LOST_AT_MOST`` or more lies there."""
 LEAST_CHANGE, MOST_CHANGE = 0.4, 0.35
 """Change of the solution relative to its size: over the whole time, from which windows pay, and
 over a window, up to which more of them do not (docs/training.md)."""
@@ -111,7 +112,7 @@ def find_states(
     spectra = {name: _shares(v[:, :-1]) for name, v in started.items()}
     longest, usual = MOST_WAVES[len(problem.space)], LARGEST_WAVENUMBER[len(problem.space)]
     change = _change({name: value[:, [0, -1]] for name, value in started.items()})
-    lost, unseen = (
+    lost, beyond = (
         max(math.sqrt(max(0.0, 1 - float(share[waves]))) for share in spectra.values())
         for waves in (longest, usual)
     )
@@ -128,7 +129,7 @@ def find_states(
     numbers = len(started) * (2 * bulk + 1) ** len(problem.space)
     if not asked and numbers < FEWEST_NUMBERS:
         return States(1, f"{numbers} numbers determine a state, which is learnt at once")
-    state = State(kept, bulk, kept if unseen > LOST_AT_MOST else 0)
+    state = State(kept, bulk if beyond > LOST_AT_MOST else min(bulk, usual))
     why = f"solutions change by {100 * change:.0f} % of their size and are sums of few waves"
     why = "as requested" if asked else why
     few = windows, solved
@@ -181,12 +182,12 @@ def _change(values: Mapping[str, Tensor]) -> float:
 
 
 def _shares(values: Tensor) -> Tensor:
-    """Return the parts of the variance in waves of at most k periods along every axis ``[K]``.
+    """Return the parts of the variance in waves of at most k periods over an axis ``[K]``.
 
     Args:
         values: ``[B, T, n, …]``, as many points along every axis.
     """
-    by_waves = power_by_waves(values)
+    by_waves = power_by_waves(values, 2)
     return by_waves.cumsum(0) / by_waves.sum().clamp(min=1e-300)
 
 
@@ -217,6 +218,4 @@ def window_statistics(problem: Problem, states: States, seed: int = 0) -> Statis
     queries = collocation(window, Draws(seed, 0, torch.arange(count)), QUERIES)
     found = statistics_over(window, compile_residual(window), functions, observed, queries)
     state = cast("State", states.state)
-    return replace(
-        found, windows=states.windows, waves=state.waves, bulk=state.bulk, harmonics=state.harmonics
-    )
+    return replace(found, windows=states.windows, waves=state.waves, bulk=state.bulk)

@@ -10,7 +10,7 @@ from scipy.interpolate import CubicSpline
 
 from piop.errors import DataError
 from piop.sampling import sample_inputs
-from piop.sampling.stored_functions import stored_functions
+from piop.sampling.stored_functions import stored_functions, sum_of_waves
 from piop.spec.distributions import FromFile
 
 N = 16
@@ -199,3 +199,19 @@ def test_a_missing_file_is_refused(tmp_path, item, axis):
     gone = FromFile("gone.npz", None, tmp_path / "gone.npz")
     with pytest.raises(DataError, match=r"gone.npz: no such file, given for inputs.u0"):
         stored_functions(item("u0", ["x"], gone), gone, (axis("x"),))
+
+
+def test_a_sum_of_waves_drops_those_with_longer_vectors(axis):
+    """(3, 4) has the length 5, (4, 4) a larger one."""
+    axes = (axis("x"), axis("y"))
+    x, y = (2 * math.pi * (g - a.low) / a.length for g, a in zip(grid(axes, 13), axes, strict=True))
+    kept = 1 + torch.sin(3 * x) * torch.cos(4 * y) + torch.cos(5 * y)
+    values = kept + 0.7 * torch.cos(4 * x - 4 * y) + torch.sin(6 * x)
+    found = sum_of_waves(torch.stack([values, kept]), axes, 5)
+    on_grid = found.on_grid([g.unique() for g in grid(axes, 13)])
+    torch.testing.assert_close(on_grid, torch.stack([kept, kept]), rtol=0, atol=1e-12)
+
+
+def grid(axes, count):
+    ticks = [a.low + a.length * torch.arange(count, dtype=torch.float64) / count for a in axes]
+    return torch.meshgrid(*ticks, indexing="ij")

@@ -6,7 +6,8 @@ import pytest
 
 from piop.problem import Problem
 from piop.problem.residual_form import FormDecision
-from piop.problem.time_windows import State
+from piop.problem.time_windows import State, window_problem
+from piop.training.batches.input_grid import highest_wavenumber
 from piop.training.state_waves import MOST_WAVES, find_states, window_statistics
 
 
@@ -90,17 +91,35 @@ def test_the_unknown_that_changes_most_counts():
     assert "60 %" in states.why
 
 
-@pytest.mark.parametrize(("part", "seen"), [(0.018, 0), (0.022, 42)])
-def test_a_network_sees_short_waves_that_matter(part, seen):
-    waves = 8
-    problem = example(decay(0.6), waves, initial={"u": f"u0 + {part}*cos(2*pi*42*x)"})
-    state = find_states(problem, 4, asked=False).state
-    assert state == State(42, waves if part < 0.01 else 42, seen)
+@pytest.mark.parametrize(("part", "bulk"), [(0.005, 8), (0.018, 24), (0.022, 42)])
+def test_tokens_resolve_short_waves_that_matter(part, bulk):
+    problem = example(decay(0.6), 8, initial={"u": f"u0 + {part}*cos(2*pi*42*x)"})
+    assert find_states(problem, 4, asked=False).state == State(42, bulk)
+
+
+def test_a_wave_counts_by_the_length_of_its_vector():
+    changes = {
+        "space": {"x": [0, 1], "y": [0, 1]},
+        "initial": {"u": "u0 + 0.5*cos(6*pi*x)*cos(8*pi*y)"},
+        "boundary": {"x": "periodic", "y": "periodic"},
+    }
+    problem = example(decay(0.6), 4, **changes)  # (3, 4) has the length 5
+    assert find_states(problem, 4, asked=False).state == State(5, 5)
+
+
+@pytest.mark.parametrize("waves", [3, 10])
+def test_a_network_sees_all_waves_that_a_state_keeps(waves):
+    changes = {
+        "space": {"x": [0, 1], "y": [0, 1]},
+        "boundary": {"x": "periodic", "y": "periodic"},
+    }
+    window = window_problem(example(decay(0.6), waves, **changes), 4, State(waves, 2))
+    assert highest_wavenumber(window, window.inputs[0]) == waves
 
 
 def test_windows_need_states_of_few_waves():
     most = MOST_WAVES[1]
-    assert find_states(example(decay(0.6), most), 4, asked=False).state == State(most, most, most)
+    assert find_states(example(decay(0.6), most), 4, asked=False).state == State(most, most)
     beyond = find_states(example(decay(0.6), most + 1), 4, asked=False)
     assert (beyond.windows, beyond.state) == (1, None)
     assert "100.0 %" in beyond.why

@@ -52,11 +52,12 @@ def highest_wavenumber(
         unseen: The fraction of the variance that may lie above.
 
     Returns:
-        Whole periods (half waves between walls) over an axis, at most ``LARGEST_WAVENUMBER``; 0
-        where the distribution has no spectrum, and for what networks take as numbers.
+        Whole periods (half waves between walls) over an axis, at most ``LARGEST_WAVENUMBER`` but
+        for the state at the start of a time window; 0 where the distribution has no spectrum, and
+        for what networks take as numbers.
     """
     if isinstance(item.distribution, State):
-        return min(item.distribution.waves, _most_harmonics(item, item.distribution))
+        return item.distribution.waves
     sampler = input_sampler(problem, item)
     prior, axes = sampler.spectrum(), sampler.axes
     if prior is None or item.name in problem.vectors:
@@ -77,12 +78,8 @@ def highest_wavenumber(
 def bulk_wavenumber(problem: Problem, item: Input) -> int:
     """Find the wave number that is enough for the tokens of attention."""
     if isinstance(item.distribution, State):
-        return min(item.distribution.bulk, _most_harmonics(item, item.distribution))
+        return item.distribution.bulk
     return highest_wavenumber(problem, item, NEGLECTED_BY_TOKENS)
-
-
-def _most_harmonics(item: Input, state: State) -> int:
-    return state.harmonics or LARGEST_WAVENUMBER[len(item.of)]
 
 
 def input_grids(problem: Problem) -> dict[str, Axes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import sympy as sp
@@ -175,9 +175,7 @@ class Statistics:
         windows: Time windows that the operator is applied to; all that is above is of one.
         waves: Periods over an axis of the shortest waves of the state at the start of a window; 0
             without windows.
-        bulk: Of the waves that hold all but a ten-thousandth of its variance.
-        harmonics: Of the waves in the harmonic fit that a network evaluates; 0 for the usual
-            number.
+        bulk: Of those that attention's tokens resolve.
         lattice: Times, and points along each axis, of the lattice on which the equations are
             integrated; empty where they are evaluated at random points.
     """
@@ -193,7 +191,6 @@ class Statistics:
     windows: int = 1
     waves: int = 0
     bulk: int = 0
-    harmonics: int = 0
     lattice: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -203,7 +200,9 @@ class Statistics:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Statistics:
         """Build the statistics that :meth:`to_json` wrote."""
-        stored: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        known = {f.name for f in fields(cls)}  # older runs have others
+        given = {k: v for k, v in data.items() if k in known}
+        stored: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
         return cls(**stored)
 
 
