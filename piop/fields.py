@@ -121,6 +121,11 @@ class FunctionSamples:
         return FunctionSamples(points, self.values.to(*args, **kwargs), mask)
 
     @property
+    def distinct_points(self) -> Tensor:
+        """The points ``[B, M, d]``, or ``[1, M, d]`` where :func:`shared_points` repeats them."""
+        return self.points[:1] if self.points.stride(0) == 0 else self.points
+
+    @property
     def fewest_sensors(self) -> int:
         """The number of sensors that every function has at least."""
         return self.points.shape[1] if self.mask is None else int(self.mask.sum(1).min())

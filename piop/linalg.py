@@ -21,7 +21,7 @@ MKL factors on several threads, and of these there are thousands in a batch, one
 
 
 def solve(matrix: Tensor, right: Tensor) -> Tensor:
-    """Solve linear systems.
+    """Solve linear systems. One matrix for all of them is factored once.
 
     Args:
         matrix: ``[..., n, n]``.
@@ -40,6 +40,11 @@ def solve(matrix: Tensor, right: Tensor) -> Tensor:
     if torch.compiler.is_exporting():  # one matrix for all systems stays one
         return torch.linalg.solve(matrix, right)
     batch = torch.broadcast_shapes(matrix.shape[:-2], right.shape[:-2])
+    if matrix.shape[:-2].numel() == 1 < batch.numel():
+        columns = right.flatten(0, -3).movedim(0, -1).flatten(1)
+        found = torch.linalg.solve(matrix.reshape(matrix.shape[-2:]), columns)
+        found = found.unflatten(1, (right.shape[-1], -1)).movedim(-1, 0)
+        return found.reshape(*batch, *right.shape[-2:])
     given = [t.expand(*batch, *t.shape[-2:]) for t in (matrix, right)]
     return _one_by_one(lambda a, b: [torch.linalg.solve(a, b)], *given)[0]
 

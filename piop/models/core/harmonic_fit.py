@@ -58,20 +58,24 @@ class HarmonicFit(nn.Module):
     def forward(self, samples: FunctionSamples) -> Tensor:
         """Fit the standardised values: coefficients of 1, all cosines, all sines.
 
+        Of sensors that all functions share, one matrix is factored.
+
         Returns:
             ``[B, 1 + 2K, c]``.
         """
-        points, mask = real_points(samples, self.axes[0].low), samples.mask
+        points, mask = samples.distinct_points, samples.mask
+        if mask is not None:
+            points = real_points(samples, self.axes[0].low)
         squares = (self.waves.double() ** 2).sum(-1)
         prior = torch.cat([squares.new_zeros(1), squares, squares])
         values = standardised(self.entry, samples).double()
         normal: Any = 0.0
         right: Any = 0.0
-        for chunk in chunks(values.shape[1], values.shape[0] * len(prior), MOST_VALUES):
+        for chunk in chunks(values.shape[1], points.shape[0] * len(prior), MOST_VALUES):
             basis = self.basis(points[:, chunk].double())
             weighted = basis if mask is None else basis * mask[:, chunk, None]
             normal = normal + weighted.mT @ basis
-            right = right + weighted.mT @ values[:, chunk]
+            right = right + _products(weighted.mT, values[:, chunk])
         count = normal[..., :1, :1]  # the constant with itself: the number of sensors
         normal = normal + RIDGE * count * torch.diag_embed((1 + prior) ** 2)
         return solve(normal, right).to(samples.values.dtype)
@@ -127,6 +131,11 @@ class HarmonicFit(nn.Module):
         return FittedTokens(points, features, mask, coefficients)
 
 
+def _products(rows: Tensor, values: Tensor) -> Tensor:
+    """Multiply ``rows [B or 1, P, M]`` by ``values [B, M, c]``, without copies of shared ones."""
+    return torch.einsum("pm,bmc->bpc", rows[0], values) if len(rows) == 1 else rows @ values
+
+
 @dataclass(frozen=True)
 class FittedTokens:
     """An input function at the points that attention takes as tokens.
@@ -175,9 +184,29 @@ class HarmonicCrossAttention(nn.Module):
         Returns:
             ``[B, N, width]``.
         """
+        return harmonic_sum(self.coefficients(coefficients), cos, sin)
+
+    def coefficients(self, of_input: Tensor) -> Tensor:
+        """Return those of the output ``[B, 1 + 2K, width]``; outputs of several inputs add up."""
         count = self.even.shape[0]
-        mean, a, b = coefficients.split([1, count, count], 1)
+        mean, a, b = of_input.split([1, count, count], 1)
         rule = "bkc,kcw->bkw"
         real = torch.einsum(rule, a, self.even) + torch.einsum(rule, b, self.odd)
         imaginary = torch.einsum(rule, b, self.even) - torch.einsum(rule, a, self.odd)
-        return torch.matmul(cos, real) + torch.matmul(sin, imaginary) + mean @ self.mean
+        return torch.cat([mean @ self.mean, real, imaginary], 1)
+
+
+def harmonic_sum(coefficients: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Evaluate a sum of harmonics.
+
+    Args:
+        coefficients: Of 1, all cosines, all sines ``[B, 1 + 2K, width]``.
+        cos: cos k·θ at the queries ``[B, N, K]``.
+        sin: sin k·θ at the queries ``[B, N, K]``.
+
+    Returns:
+        ``[B, N, width]``.
+    """
+    count = coefficients.shape[1] // 2
+    mean, real, imaginary = coefficients.split([1, count, count], 1)
+    return torch.matmul(cos, real) + torch.matmul(sin, imaginary) + mean

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,7 @@ from piop.models.core.attention import (
     masked_scores,
     perceptron,
 )
-from piop.models.core.base import InputSignature, Signature
+from piop.models.core.base import Inputs, InputSignature, Signature
 from piop.models.core.coordinates import (
     CoordinateEncoding,
     absolute_axes,
@@ -24,7 +24,12 @@ from piop.models.core.coordinates import (
     shortest_waves,
     take_columns,
 )
-from piop.models.core.harmonic_fit import FittedTokens, HarmonicCrossAttention, HarmonicFit
+from piop.models.core.harmonic_fit import (
+    FittedTokens,
+    HarmonicCrossAttention,
+    HarmonicFit,
+    harmonic_sum,
+)
 
 
 class GatedSkip(nn.Module):
@@ -132,13 +137,42 @@ class SensorEncoder(TokenEncoder):
             condition: Encoded scalars ``[B, 1, width]``, or None.
 
         Returns:
-            What the blocks attend to, and the view of the input from each query ``[B, N, width]``.
+            What the blocks attend to, and the coefficients of the view of the input in harmonics
+            ``[B, 1 + 2K, width]``; see :func:`encode_sensors`.
         """
         fitted = self.spectrum.tokens(samples)
         tokens = torch.tanh(self.mix(torch.tanh(self.embedded(fitted, condition))))
-        angle = self.angles(queries)
-        view = self.view(fitted.coefficients, *harmonics(angle, self.spectrum.waves))
-        at_queries = harmonics(angle, self.waves)
+        at_queries = harmonics(self.angles(queries), self.waves)
         at_tokens = harmonics(angles(fitted.points, self.axes), self.waves)
         blocked = masked_scores(fitted.mask, tokens)
-        return AttentionContext(tokens, at_queries, at_tokens, blocked), view
+        context = AttentionContext(tokens, at_queries, at_tokens, blocked)
+        return context, self.view.coefficients(fitted.coefficients)
+
+
+def encode_sensors(
+    encoders: nn.ModuleDict, inputs: Inputs, queries: Tensor, condition: Tensor | None
+) -> tuple[dict[str, AttentionContext], Tensor | float]:
+    """Encode all inputs.
+
+    Args:
+        encoders: Input → its :class:`SensorEncoder`.
+        inputs: The sensors of each.
+        queries: ``[B, N, D]``.
+        condition: Encoded scalars ``[B, 1, width]``, or None.
+
+    Returns:
+        What the blocks attend to, by input, and the sum of the views of all inputs from each query
+        ``[B, N, width]``; 0 without inputs. Views in the same harmonics are evaluated together.
+    """
+    contexts: dict[str, AttentionContext] = {}
+    alike: dict[Any, tuple[SensorEncoder, Tensor]] = {}
+    for name, encode in cast("Mapping[str, SensorEncoder]", encoders).items():
+        contexts[name], own = encode(inputs[name], queries, condition)
+        key = (encode.columns, encode.spectrum.radius)
+        first, total = alike.get(key, (encode, None))
+        alike[key] = first, own if total is None else total + own
+    views: Tensor | float = 0.0
+    for encode, total in alike.values():
+        at_queries = harmonics(encode.angles(queries), encode.spectrum.waves)
+        views = harmonic_sum(total, *at_queries) + views
+    return contexts, views

@@ -35,7 +35,7 @@ from piop.models.core.coordinates import (
 )
 from piop.models.core.harmonic_fit import HarmonicCrossAttention
 from piop.models.core.rollout import RolloutBackbone
-from piop.models.core.sensor_encoder import GatedSkip, SensorEncoder
+from piop.models.core.sensor_encoder import GatedSkip, SensorEncoder, encode_sensors
 
 SENSOR_FREQUENCIES = 4
 """Sines and cosines of the coordinates of sensors along axes that are not homogeneous."""
@@ -169,10 +169,8 @@ class InducingEncoder(nn.Module):
         points = self.grid.points(self.latents)
         if self.place is not None:
             state = state + self.place(self.encoding(points))
-        contexts = {}
-        for name, sensors in self.sensors.items():
-            contexts[name], view = sensors(inputs[name], points, condition)
-            state = state + view
+        contexts, views = encode_sensors(self.sensors, inputs, points, condition)
+        state = state + views
         for name, attend in self.attention.items():
             state = state + attend(state, contexts[name])
         return state + self.feed_forward(state)

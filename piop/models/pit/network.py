@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from piop.models.core.attention import AttentionContext, RelativeAttentionConfig, perceptron
 from piop.models.core.base import Backbone, Inputs, Signature, encode_scalars
 from piop.models.core.coordinates import CoordinateEncoding, absolute_axes
-from piop.models.core.sensor_encoder import GatedSkip, SensorEncoder
+from piop.models.core.sensor_encoder import GatedSkip, SensorEncoder, encode_sensors
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,7 @@ class PIT(Backbone):
         if self.place is not None:
             coordinates = self.encoding(queries)
             state = self.place(coordinates) + state
-        contexts: dict[str, AttentionContext] = {}
-        views: Any = 0.0
-        for name, encode in self.sensors.items():
-            contexts[name], view = encode(inputs[name], queries, condition)
-            views = view + views
+        contexts, views = encode_sensors(self.sensors, inputs, queries, condition)
         state = self.start(torch.tanh(views + state))
         skip: Any = 0.0
         if self.transport is not None:

@@ -192,7 +192,7 @@ class MeshPositionAttention(Backbone):
         points, mask = inputs[entry.name].points, inputs[entry.name].mask
         axes = self.signature.axes_of(entry)
         if mask is None:
-            return PointMesh(points[:1] if points.stride(0) == 0 else points, axes)
+            return PointMesh(inputs[entry.name].distinct_points, axes)
         first = mask.to(torch.uint8).argmax(-1)[:, None, None].expand(-1, 1, points.shape[-1])
         moved = torch.where(mask[..., None], points, points.gather(1, first))
         return PointMesh(moved, axes, mask)
