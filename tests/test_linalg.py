@@ -39,11 +39,12 @@ assert torch.get_num_threads() == 2
 axes = [AxisSignature(name, 0.0, 1.0, periodic=True) for name in "xy"]
 spectrum = HarmonicFit(InputSignature("u0", ("x", "y"), waves=8), axes).double()
 ticks = torch.arange(20, dtype=torch.float64) / 20
-points = torch.cartesian_prod(ticks, ticks).expand(4, -1, 2)
-values = torch.cos(2 * math.pi * points[..., :1])
-coefficients = spectrum(FunctionSamples(points, values))
-assert coefficients.shape[1] > 150  # from about there on MKL factors on several threads
-assert (spectrum.basis(points) @ coefficients - values).abs().max() < 1e-4  # the ridge's bias
+shared = torch.cartesian_prod(ticks, ticks).expand(4, -1, 2)
+values = torch.cos(2 * math.pi * shared[..., :1])
+for points in (shared, shared.contiguous()):  # one matrix, and one for each function
+    coefficients = spectrum(FunctionSamples(points, values))
+    assert coefficients.shape[1] > 150  # from about there on MKL factors on several threads
+    assert (spectrum.basis(points) @ coefficients - values).abs().max() < 1e-4  # the ridge's bias
 """
 
 
@@ -88,3 +89,16 @@ def test_systems_without_gradient_are_nodes_of_a_traced_graph():
     for found in (both(matrix, right, square), graph(matrix, right, square)):
         torch.testing.assert_close(found[0], torch.linalg.pinv(matrix) @ right)
         torch.testing.assert_close(found[1], found[0])
+
+
+@pytest.mark.parametrize("batch", [(), (1,), (1, 1)])
+def test_one_matrix_for_many_systems_is_factored_once(batch, monkeypatch):
+    generator = torch.Generator().manual_seed(0)
+    matrix = torch.randn(*batch, 40, 40, dtype=torch.float64, generator=generator)
+    right = torch.randn(2, 3, 40, 5, dtype=torch.float64, generator=generator)
+    sizes = []
+    plain = torch.linalg.solve
+    monkeypatch.setattr(torch.linalg, "solve", lambda a, b: sizes.append(a.shape) or plain(a, b))
+    found = solve(matrix, right)
+    assert sizes == [(40, 40)]
+    torch.testing.assert_close(matrix @ found, right, rtol=0, atol=1e-10)

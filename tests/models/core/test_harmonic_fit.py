@@ -9,8 +9,11 @@ import torch
 
 from piop.fields import FunctionSamples
 from piop.models import AxisSignature, InputSignature
-from piop.models.core.coordinates import angles, shortest_waves, wave_vectors
+from piop.models.core.base import Signature
+from piop.models.core.coordinates import angles, harmonics, shortest_waves, wave_vectors
 from piop.models.core.harmonic_fit import RIDGE, HarmonicCrossAttention, HarmonicFit
+from piop.models.core.sensor_encoder import SensorEncoder, encode_sensors
+from piop.models.pit.network import PITConfig
 from piop.models.pit.published import sinusoids
 
 X = AxisSignature("x", -1.0, 3.0, periodic=True)
@@ -122,6 +125,37 @@ def test_lattice_is_laid_for_the_bulk_and_harmonics_for_all():
     found = HarmonicFit(InputSignature("u0", ("x",), waves=20, bulk=10), [X])
     assert len(found.waves) == 20
     assert found.token_grid(torch.zeros(1)).shape == (1, 30, 1)
+
+
+def test_sensors_that_all_functions_share_give_the_same_coefficients():
+    fit = HarmonicFit(InputSignature("u0", ("x", "y"), waves=3), [X, Y]).double()
+    shared = grid(12, 9).expand(3, -1, -1)
+    values = torch.randn(3, 108, 2, dtype=torch.float64)
+    found = fit(FunctionSamples(shared, values))
+    apart = fit(FunctionSamples(shared.contiguous(), values))
+    torch.testing.assert_close(found, apart, rtol=0, atol=1e-12)
+    assert FunctionSamples(shared, values).distinct_points.shape == (1, 108, 2)
+    assert FunctionSamples(shared.contiguous(), values).distinct_points.shape == (3, 108, 2)
+
+
+def test_views_of_several_inputs_add_up():
+    """Those of a and b are in the same harmonics, and evaluated together; that of c is not."""
+    torch.manual_seed(0)
+    waves = {"a": 4, "b": 4, "c": 6}
+    inputs = tuple(InputSignature(name, ("x",), waves=k) for name, k in waves.items())
+    signature = Signature((X,), inputs, 1, None, ("x",))
+    encoders = torch.nn.ModuleDict(
+        {e.name: SensorEncoder(signature, e, PITConfig()).double() for e in inputs}
+    )
+    queries = grid(7)
+    seen = {name: FunctionSamples(grid(32), torch.randn(1, 32, 1).double()) for name in waves}
+    contexts, found = encode_sensors(encoders, seen, queries, None)
+    assert list(contexts) == ["a", "b", "c"]
+    expected = 0.0
+    for name, encode in encoders.items():
+        at_queries = harmonics(encode.angles(queries), encode.spectrum.waves)
+        expected = expected + encode.view(encode.spectrum(seen[name]), *at_queries)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
 def test_view_moves_with_the_input():
