@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 WALL_SETTINGS = frozenset({"boundary", "boundary_weight", "weighting"})
 """Settings of soft constraints on walls and of their weights: a lattice has no such terms."""
 
-LEAST_DAMPING, MOST_GROWTH = 30.0, 0.1
+LEAST_DAMPING, MOST_GROWTH = 20.0, 0.1
 """Exponents over a time window: the linear part of nonlinear equations is solved exactly where it
 damps a wave of the state by more than the first, which a network learns slowly, and lets none grow
 by more than the second, which the network would have to undo (docs/training.md)."""

@@ -63,9 +63,8 @@ class HarmonicFit(nn.Module):
         Returns:
             ``[B, 1 + 2K, c]``.
         """
-        points, mask = samples.distinct_points, samples.mask
-        if mask is not None:
-            points = real_points(samples, self.axes[0].low)
+        mask, low = samples.mask, self.axes[0].low
+        points = samples.distinct_points if mask is None else real_points(samples, low)
         squares = (self.waves.double() ** 2).sum(-1)
         prior = torch.cat([squares.new_zeros(1), squares, squares])
         values = standardised(self.entry, samples).double()

@@ -223,12 +223,13 @@ class LinearPropagation(DerivedFunctions):
         """Return the least and the most damping of a wave over the time axis, as exponents.
 
         Args:
-            waves: Periods over an axis of the shortest waves that count.
+            waves: Length of the wave vectors of the shortest waves that count, in periods over an
+                axis.
         """
         rates, vectors = self._tables[0], self._tables[3]
         lengths = torch.tensor([c.length for c in self._grid.space], dtype=torch.float64)
-        periods = (vectors * lengths / (2 * math.pi)).abs().amax(-1)
-        damping = -rates[periods <= waves + 0.5].real * self._time.length
+        periods = torch.linalg.vector_norm(vectors * lengths / (2 * math.pi), dim=-1)
+        damping = -rates[periods < waves + 1e-6].real * self._time.length
         return float(damping.min()), float(damping.max())
 
     def _spectrum(self, functions: Mapping[str, InputFunction], device: torch.device) -> Tensor:

@@ -99,6 +99,12 @@ def test_a_wave_decays_with_the_symbol_of_the_heat_equation() -> None:
     torch.testing.assert_close(found(at), wanted, rtol=1e-10, atol=1e-12)
 
 
+def test_damping_is_that_of_waves_up_to_a_length() -> None:
+    """exp(−ν |k|²) over a time of one, |k| ≤ 10 periods."""
+    found = LinearPropagation(Problem.from_file("burgers2d_cvit")).exponents(10)
+    assert found == pytest.approx((0.0, 0.01 * (2 * math.pi * 10) ** 2))
+
+
 def test_a_wave_moves_with_the_dispersion_relation() -> None:
     """u_t + u_x + 0.1 u_xxx = 0: a wave k moves at 1 − 0.1 k²."""
     k, at = math.pi, queries()
