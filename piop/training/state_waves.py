@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -39,7 +39,8 @@ a window, so it is a floor of the error (docs/training.md)."""
 KEPT, BULK = 1 - 1e-6, 1 - 1e-4
 """Parts of a state's variance that the waves it keeps hold, and those that attention's tokens do;
 see :mod:`piop.training.batches.input_grid`. Tokens take those beyond ``LARGEST_WAVENUMBER`` only
-where ``LOST_AT_MOST`` or more lies there."""
+where ``LOST_AT_MOST`` or more lies there. Waves that are kept count by the length of their vectors,
+as networks see them, those of tokens by the periods along each axis, as an even grid does."""
 LEAST_CHANGE, MOST_CHANGE = 0.4, 0.35
 """Change of the solution relative to its size: over the whole time, from which windows pay, and
 over a window, up to which more of them do not (docs/training.md)."""
@@ -109,13 +110,11 @@ def find_states(
             raise ValueError(f"windows: {windows} is not possible: {error}; use 1") from error
         return States(1, f"there is no reference solution ({error})")
     started = _started(problem, solved)
-    spectra = {name: _shares(v[:, :-1]) for name, v in started.items()}
+    states = [v[:, :-1] for v in started.values()]
     longest, usual = MOST_WAVES[len(problem.space)], LARGEST_WAVENUMBER[len(problem.space)]
     change = _change({name: value[:, [0, -1]] for name, value in started.items()})
-    lost, beyond = (
-        max(math.sqrt(max(0.0, 1 - float(share[waves]))) for share in spectra.values())
-        for waves in (longest, usual)
-    )
+    within, along = [_shares(v, 2) for v in states], [_shares(v, math.inf) for v in states]
+    lost, beyond = _lost(within, longest), _lost(along, usual)
     if not asked and change < LEAST_CHANGE:
         why = f"solutions change by {100 * change:.0f} % of their size, too little to divide them"
         return States(1, why)
@@ -123,8 +122,8 @@ def find_states(
         why = f"{100 * lost:.1f} % of a state lie in waves beyond the {longest} that it could keep"
         return States(1, why)
     kept, bulk = (
-        max(1, *(min(longest, int((share < part).sum())) for share in spectra.values()))
-        for part in (KEPT, BULK)
+        max(1, *(min(longest, int((share < part).sum())) for share in shares))
+        for shares, part in ((within, KEPT), (along, BULK))
     )
     numbers = len(started) * (2 * bulk + 1) ** len(problem.space)
     if not asked and numbers < FEWEST_NUMBERS:
@@ -181,14 +180,20 @@ def _change(values: Mapping[str, Tensor]) -> float:
     return max(found)
 
 
-def _shares(values: Tensor) -> Tensor:
+def _shares(values: Tensor, norm: float) -> Tensor:
     """Return the parts of the variance in waves of at most k periods over an axis ``[K]``.
 
     Args:
         values: ``[B, T, n, …]``, as many points along every axis.
+        norm: Of a wave vector, see :func:`piop.training.resolution.power_by_waves`.
     """
-    by_waves = power_by_waves(values, 2)
+    by_waves = power_by_waves(values, norm)
     return by_waves.cumsum(0) / by_waves.sum().clamp(min=1e-300)
+
+
+def _lost(shares: Sequence[Tensor], waves: int) -> float:
+    """Return the root of the largest part of a variance beyond k periods."""
+    return max(math.sqrt(max(0.0, 1 - float(share[waves]))) for share in shares)
 
 
 def window_statistics(problem: Problem, states: States, seed: int = 0) -> Statistics:
