@@ -21,7 +21,7 @@ from piop.problem import Input, Problem
 from piop.problem.inputs import channels_of, query_coordinates
 from piop.run.prediction import predict_values
 from piop.sampling import Draws
-from piop.sampling.distributions import input_axes
+from piop.sampling.distributions import input_axes, input_sampler
 from piop.sampling.random import DATA
 from piop.training.build import Model
 from piop.training.loss.statistics import Statistics
@@ -128,8 +128,11 @@ class ExportCases:
     def _noise(self, item: Input, points: Tensor, draws: Draws) -> Tensor:
         size = points.shape[1] * channels_of(self.problem, item)
         noise = draws.normal(f"export/{item.name}", size).unflatten(1, (points.shape[1], -1))
-        mean, std = self.statistics.input_mean, self.statistics.input_std
-        return mean[item.name] + std[item.name] * noise
+        own = self.statistics
+        if item.name in own.input_mean:
+            return own.input_mean[item.name] + own.input_std[item.name] * noise
+        mean, std = input_sampler(self.problem, item).moments()  # time windows: of states are known
+        return mean + std * noise
 
     def queries(self, count: int, seed: int, end_only: bool) -> Tensor:
         """Draw points ``[N, D]`` of the box of the coordinates, its corners among them."""

@@ -172,23 +172,17 @@ class HarmonicCrossAttention(nn.Module):
         self.even = nn.Parameter(torch.empty(waves, channels, width).uniform_(-size, size))
         self.odd = nn.Parameter(torch.empty(waves, channels, width).uniform_(-size, size))
 
-    def forward(self, coefficients: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Evaluate.
+    def forward(self, coefficients: Tensor) -> Tensor:
+        """Map the coefficients of an input to those of the output; those of several inputs add up.
 
         Args:
             coefficients: ``[B, 1 + 2K, c]``, as :class:`HarmonicFit` gives them.
-            cos: cos k·θ at the queries ``[B, N, K]``.
-            sin: sin k·θ at the queries ``[B, N, K]``.
 
         Returns:
-            ``[B, N, width]``.
+            ``[B, 1 + 2K, width]``, for :func:`harmonic_sum`.
         """
-        return harmonic_sum(self.coefficients(coefficients), cos, sin)
-
-    def coefficients(self, of_input: Tensor) -> Tensor:
-        """Return those of the output ``[B, 1 + 2K, width]``; outputs of several inputs add up."""
         count = self.even.shape[0]
-        mean, a, b = of_input.split([1, count, count], 1)
+        mean, a, b = coefficients.split([1, count, count], 1)
         rule = "bkc,kcw->bkw"
         real = torch.einsum(rule, a, self.even) + torch.einsum(rule, b, self.odd)
         imaginary = torch.einsum(rule, b, self.even) - torch.einsum(rule, a, self.odd)

@@ -146,7 +146,7 @@ class SensorEncoder(TokenEncoder):
         at_tokens = harmonics(angles(fitted.points, self.axes), self.waves)
         blocked = masked_scores(fitted.mask, tokens)
         context = AttentionContext(tokens, at_queries, at_tokens, blocked)
-        return context, self.view.coefficients(fitted.coefficients)
+        return context, self.view(fitted.coefficients)
 
 
 def encode_sensors(

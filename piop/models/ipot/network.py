@@ -33,7 +33,7 @@ from piop.models.core.coordinates import (
     take_columns,
     wave_vectors,
 )
-from piop.models.core.harmonic_fit import HarmonicCrossAttention
+from piop.models.core.harmonic_fit import HarmonicCrossAttention, harmonic_sum
 from piop.models.core.rollout import RolloutBackbone
 from piop.models.core.sensor_encoder import GatedSkip, SensorEncoder, encode_sensors
 
@@ -285,7 +285,8 @@ class HarmonicLatentAttention(nn.Module):
         coefficients = torch.cat(
             [values.mean(1, keepdim=True), cos.mT @ values * twice, sin.mT @ values * twice], 1
         )
-        return self.turn(coefficients, *harmonics(self.grid.angles(queries), self.waves))
+        at_queries = harmonics(self.grid.angles(queries), self.waves)
+        return harmonic_sum(self.turn(coefficients), *at_queries)
 
 
 HARMONIC_CHANNELS = 16
