@@ -25,6 +25,9 @@ solved; 200 times 150 of them, chosen at random, calibrate, and the others are b
 - **error**: mean relative L2 error, the largest of all unknowns; **spread**: 95 % quantile over 5 %
   quantile.
 - **coverage** at 80, 90 and 95 %: the share of inputs within their bounds; promised are {promised}.
+- **beyond**: with `--tolerance` at these confidences, answers that exceed the tolerance, in percent
+  of all answers, at that of nine tolerances between the errors (their 10 to 90 % quantiles) at
+  which there are most; promised are at most 20, 10 and 5. — where the row is older.
 - **bound/error**: geometric mean at 90 %; **without**: with the same bound for all inputs.
 - **corr.**: rank correlation of indicator and error; — where no indicator was correlated with the
   error.
@@ -34,8 +37,9 @@ solved; 200 times 150 of them, chosen at random, calibrate, and the others are b
 
 Problems marked *data* are trained on solutions alone.
 
-| problem | trained | n | error | spread | coverage | bound/error | without | corr. | by | commit |
-|---|---|---|---|---|---|---|---|---|---|---|
+| problem | trained | n | error | spread | coverage | beyond | bound/error | without | corr. | by |\
+ commit |
+|---|---|---|---|---|---|---|---|---|---|---|---|
 """
 ENSEMBLES = """
 ## Beside an ensemble
@@ -93,9 +97,12 @@ def machine_of(found: dict[str, Any]) -> str:
 def bounds_row(key: str, cell: dict[str, Any]) -> str:
     """Format one cell of `trust.json`."""
     name, time, _ = key.split("/")
-    coverage = ", ".join(f"{100 * v:.1f}" for v in cell["coverage"].values())
+    coverage, beyond = (
+        ", ".join(f"{100 * v:.1f}" for v in cell.get(figure, {}).values()) or "—"
+        for figure in ("coverage", "beyond_tolerance")
+    )
     correlation = "—" if cell["correlation"] is None else f"{cell['correlation']:.2f}"
-    numbers = f"{cell['error']:.2g} | {cell['spread']:.2g} | {coverage}"
+    numbers = f"{cell['error']:.2g} | {cell['spread']:.2g} | {coverage} | {beyond}"
     ratios = f"{cell['bound_over_error']:.2f} | {cell['without_residual']:.2f} | {correlation}"
     first = f"`{name}` | {time}{', *data*' if cell.get('data_alone') else ''} | {cell['inputs']}"
     return f"| {first} | {numbers} | {ratios} | {indicator_of(cell)} | {cell['commit']} |"
