@@ -131,7 +131,8 @@ class ExportCases:
         own = self.statistics
         if item.name in own.input_mean:
             return own.input_mean[item.name] + own.input_std[item.name] * noise
-        mean, std = input_sampler(self.problem, item).moments()  # time windows: of states are known
+        # in time windows, statistics are those of states
+        mean, std = input_sampler(self.problem, item).moments()
         return mean + std * noise
 
     def queries(self, count: int, seed: int, end_only: bool) -> Tensor:

@@ -115,10 +115,10 @@ class State(Distribution):
     """The solution at the start of a time window: a sum of waves, that windows before it give.
 
     Attributes:
-        waves: Length, at most, of the wave vectors of those that the state keeps, in periods over
-            an axis. The network sees all of them, since one that it did not see would pass from
-            window to window as it is.
-        bulk: That of the waves that attention's tokens resolve.
+        waves: Length of the longest wave vectors that the state keeps, in periods over an axis. The
+            network sees all of these waves; one that it did not see would pass from window to
+            window undamped.
+        bulk: Most periods along an axis of the waves that attention's tokens resolve.
     """
 
     waves: int

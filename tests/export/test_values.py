@@ -145,8 +145,9 @@ def test_coefficients_that_vary_in_space(make_run, kind):
     assert agreement(run, kind).difference < 1e-7
 
 
-def test_time_windows(make_run):
-    run = make_run(BURGERS + TINY, settings={"windows": 2})
+@pytest.mark.parametrize("linear_part", ["exact", "learned"])
+def test_time_windows(make_run, linear_part):
+    run = make_run(BURGERS + TINY, settings={"windows": 2, "linear_part": linear_part})
     assert run.model.rollout.windows.count == 2
     assert agreement(run, "onnx").difference < 1e-9
 

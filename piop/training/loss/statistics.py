@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import sympy as sp
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from piop.datasets import AnyDataset
+from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.forms.hard_constraints import lift_expression
 from piop.forms.terms import derivative_index
@@ -173,9 +174,9 @@ class Statistics:
         noise: Standard deviations that levels of noise are fractions of, at each sensor of an input
             or over all; none for inputs that are observed without noise.
         windows: Time windows that the operator is applied to; all that is above is of one.
-        waves: Periods over an axis of the shortest waves of the state at the start of a window; 0
-            without windows.
-        bulk: Of those that attention's tokens resolve.
+        waves: Length of the longest wave vectors that the state at the start of a window keeps, in
+            periods over an axis; 0 without windows.
+        bulk: Most periods along an axis of the waves that attention's tokens resolve.
         lattice: Times, and points along each axis, of the lattice on which the equations are
             integrated; empty where they are evaluated at random points.
     """
@@ -199,10 +200,19 @@ class Statistics:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Statistics:
-        """Build the statistics that :meth:`to_json` wrote."""
-        known = {f.name for f in fields(cls)}  # older runs have others
-        given = {k: v for k, v in data.items() if k in known}
-        stored: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
+        """Build the statistics that :meth:`to_json` wrote.
+
+        Raises:
+            UsageError: If they are of time windows of an earlier version, whose states kept other
+                waves than those that networks saw.
+        """
+        stored: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
+        if "harmonics" in stored and stored.get("windows", 1) > 1:
+            raise UsageError(
+                "this run was trained in time windows by an earlier version, whose networks did "
+                "not see all waves that states keep; train it again with piop solve"
+            )
+        stored.pop("harmonics", None)
         return cls(**stored)
 
 

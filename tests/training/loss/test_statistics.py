@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from piop.datasets import Dataset
+from piop.errors import UsageError
 from piop.fields import FunctionSamples
 from piop.problem import Problem
 from piop.residual import compile_residual
@@ -60,6 +61,13 @@ def test_time_derivatives_are_found_with_their_order():
 def test_statistics_survive_json(heat):
     found = statistics_of(heat)
     assert Statistics.from_json(found.to_json()) == found
+
+
+def test_time_windows_of_an_earlier_version_are_refused(heat):
+    found = statistics_of(heat)
+    assert Statistics.from_json({**found.to_json(), "harmonics": 0}) == found
+    with pytest.raises(UsageError, match=r"time windows by an earlier version.*piop solve"):
+        Statistics.from_json({**found.to_json(), "harmonics": 0, "windows": 4})
 
 
 def test_function_sizes_are_relative_to_the_law(heat):
