@@ -129,7 +129,8 @@ class ExpressionFunction(InputFunction):
         points = points.to(self.device, self.dtype)
 
         def evaluate(name: str, columns: tuple[int, ...], order: tuple[int, ...]) -> Tensor:
-            return self.parts[name].derivative(points[..., list(columns)], order)
+            at = points if columns else points[:, :1]  # a scalar has one value at all points
+            return self.parts[name].derivative(at[..., list(columns)], order)
 
         values = self.expression(tuple(order), points.unbind(-1), evaluate)
         return values.to(self.device, self.dtype).expand(self.count, points.shape[1])

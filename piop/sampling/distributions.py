@@ -341,9 +341,10 @@ class ExpressionSampler(Sampler[None]):
         self.depends_on = names_in(expression) - set(item.of)
 
     def draw(self, draws: Draws, drawn: Drawn) -> InputFunction:
-        """Put drawn inputs into the expression."""
+        """Put drawn inputs into the expression; a scalar is computed once, now."""
         parts = {name: drawn[name] for name in self.depends_on}
-        return ExpressionFunction(self.expression, parts, draws.batch, draws.index.device)
+        found = ExpressionFunction(self.expression, parts, draws.batch, draws.index.device)
+        return found if self.axes else ScalarFunction(found.on_grid(()))
 
     def moments(self) -> tuple[float, float]:
         """Estimate from 256 functions at 64 points each."""

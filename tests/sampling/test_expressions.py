@@ -6,6 +6,7 @@ import torch
 
 from piop.errors import NotSupportedError
 from piop.sampling import sample_inputs
+from piop.sampling.functions import ScalarFunction
 from piop.spec import distributions as laws
 
 x, y = sympy.symbols("x y", real=True)
@@ -84,6 +85,27 @@ def test_expressions_of_expressions_and_of_scalars_alone_work(make, item, proble
     torch.testing.assert_close(drawn["d"](one), 2 * drawn["c"](one) + 1)
     assert drawn["d"].on_grid([]).shape == (4,)
     assert drawn["e"](one).tolist() == [[7.0]] * 4
+
+
+def test_an_expression_of_scalars_alone_is_computed_once(item, problem, many):
+    p = problem(item("b", [], expression=2 * c), item("c", [], laws.Uniform(1.0, 2.0)))
+    drawn = sample_inputs(p, many(4))
+    assert isinstance(drawn["b"], ScalarFunction)
+    torch.testing.assert_close(drawn["b"].values, 2 * drawn["c"].values)
+
+
+def test_scalars_of_an_expression_are_evaluated_at_one_point(make, many, monkeypatch):
+    a = sample_inputs(make(c * sympy.exp(g)), many(3))["a"]
+    evaluated = []
+    at_points = ScalarFunction.derivative
+
+    def observed(self, points, order):
+        evaluated.append(tuple(points.shape))
+        return at_points(self, points, order)
+
+    monkeypatch.setattr(ScalarFunction, "derivative", observed)
+    assert a(places(7)).shape == (3, 7)
+    assert evaluated == [(3, 1, 0)]
 
 
 def test_taking_and_moving_apply_to_the_parts(make, many):
