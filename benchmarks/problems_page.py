@@ -30,6 +30,8 @@ on its equation alone, by `benchmarks/all_problems.py`, which writes this page.
 - **wall s**, **phases s**: wall time of the command and of its phases.
 - **others**: cores that other programs kept busy meanwhile; — where it was not measured. Runs were
   kept to one thread (`--threads 1`) where it says so.
+- **measured**: day, commit and machine. A row that is older, or of one thread, may be worse than
+  one of less training.
 """
 
 
@@ -61,27 +63,20 @@ def _section(path: Path) -> str:
     found = json.loads(path.read_text())
     cells: Mapping[str, Mapping[str, Any]] = found["cells"]
     place, command = found["environment"], found["command"]
-    machines = "; ".join(dict.fromkeys(map(_machine, cells.values())))
     time = path.stem.removeprefix("all_problems_")
     title = time.removesuffix("_cold") + " of training" + ", empty caches" * time.endswith("_cold")
     lines = [
         f"## {title}",
         "",
-        f"`{command}`, {place['cores']} cores of {machines}, torch {place['torch']}.",
+        f"`{command}`, {place['cores']} cores, torch {place['torch']}.",
         "",
         "| | problem (seed) | error | mark | worst | until | trivial | steps | wall s | phases s "
-        "| others |",
-        "|---|---|---|---|---|---|---|---|---|---|---|",
+        "| others | measured |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     lines += [_row(key, cell) for key, cell in cells.items()]
     reached = sum(_reaches(cell) for cell in cells.values())
     return "\n".join([*lines, "", f"{reached} of {len(cells)} reach their mark.", ""])
-
-
-def _machine(cell: Mapping[str, Any]) -> str:
-    """Name the machine of a cell, the day and the commit."""
-    own = cell["environment"]
-    return f"{own['cpu']} ({own['date']}, {own['commit']})"
 
 
 def _row(key: str, cell: Mapping[str, Any]) -> str:
@@ -90,7 +85,7 @@ def _row(key: str, cell: Mapping[str, Any]) -> str:
     if (PICTURES / f"{problem}.png").exists():
         picture = f"![](images/problems/{problem}.png)"
     if "failed" in cell:
-        return f"| {picture} | `{problem}` ({seed}) | failed: {cell['failed']} | | | | | | | | |"
+        return f"| {picture} | `{problem}` ({seed}) | failed: {cell['failed']} | | | | | | | | | |"
     phases = ", ".join(f"{name} {seconds:g}" for name, seconds in cell["phases"].items())
     error = _number(cell["mean"])
     columns = [
@@ -104,6 +99,7 @@ def _row(key: str, cell: Mapping[str, Any]) -> str:
         f"{cell['wall']:g}",
         phases,
         _number(cell.get("cores_busy_otherwise")) + ", 1 thread" * (cell.get("threads") == 1),
+        ", ".join(cell["environment"][of] for of in ("date", "commit", "cpu")),
     ]
     return f"| {picture} | {' | '.join(columns)} |"
 

@@ -88,9 +88,7 @@ def weighting_with(name: str) -> tuple[Applies]:
     )
 
 
-NUMBER_OF_WINDOWS = Range(
-    f"a whole number from 0 to {MOST_WINDOWS}", lambda value: 0 <= value <= MOST_WINDOWS
-)
+NUMBER_OF_WINDOWS = Range(f"from 0 to {MOST_WINDOWS}", lambda value: 0 <= value <= MOST_WINDOWS)
 
 
 @dataclass(frozen=True)
@@ -163,12 +161,12 @@ class LossConfig:
         linear_part: Solve the linear part of the equations exactly, wave by wave, or mode by mode
             where coefficients vary in space, from the initial data of an evolution or for the
             source of a steady problem, so that the network adds the rest: where the equations are
-            linear and it is possible (``auto``), everywhere or an error (``exact``), nowhere
-            (``learned``).
+            linear and it is possible, and within time windows where it damps strongly (``auto``),
+            everywhere or an error (``exact``), nowhere (``learned``).
         form: Form of the equations in the loss: at random points (``strong``), integrated over
-            time on lattices or an error (``integral``), or integrated in time windows, and on
-            intervals with soft constraints on their walls, where a lattice of few points resolves
-            solutions (``auto``).
+            time on lattices or an error (``integral``), or integrated in time windows, on
+            intervals with soft constraints on their walls, and for steady problems on boxes, where
+            a lattice of few points resolves solutions (``auto``).
         windows: Number of time windows: the operator is that of one of so many equal parts of the
             time axis, and is applied as often; 1 for one of the whole axis, 0 for 4 to 16 where
             equations are nonlinear and do not name the time, and solutions change much and stay
@@ -253,7 +251,8 @@ class OptimiserConfig:
             lattices 0.01, since their loss is smaller.
         average: Decay per step of the running mean of the weights that predicts; 0 for none, since
             under a cosine to zero it gained nothing.
-        lbfgs: Fraction of the budget at the end that L-BFGS spends on one frozen batch; 0 for none.
+        lbfgs: Fraction of the budget at the end that L-BFGS spends on eight frozen batches; 0 for
+            none.
         precondition: Steps between updates of SOAP's eigenbases.
     """
 
