@@ -116,7 +116,7 @@ class FunctionSamples:
 
     def to(self, *args: Any, **kwargs: Any) -> FunctionSamples:
         """Move points and values as ``Tensor.to`` does (a mask keeps its dtype)."""
-        points = self.points.to(*args, **kwargs)
+        points = self.distinct_points.to(*args, **kwargs).expand_as(self.points)
         mask = None if self.mask is None else self.mask.to(points.device)
         return FunctionSamples(points, self.values.to(*args, **kwargs), mask)
 

@@ -106,7 +106,9 @@ class ExportCases:
             functions = {}
         found = {}
         for item in self.problem.visible_inputs:
-            points = self._points(item, sensors).expand(samples, -1, -1)
+            points = self._points(item, sensors).repeat(samples, 1, 1)
+            if sensors is not None and item.of and item.name not in self.problem.vectors:
+                points = self._apart(item, points)
             points = points.to(self.dtype).double()
             if item.name in functions:
                 values = functions[item.name](points)[..., None]
@@ -120,7 +122,7 @@ class ExportCases:
         draws = Draws.of(DATA, seed, range(samples))
         found = {}
         for item in self.problem.visible_inputs:
-            points = self._points(item, None).expand(samples, -1, -1)
+            points = self._points(item, None).repeat(samples, 1, 1)
             values = self._noise(item, points, draws)
             found[item.name] = FunctionSamples(points, values).to(self.dtype)
         return found
@@ -146,6 +148,12 @@ class ExportCases:
         if end_only and self.problem.time is not None:
             unit[:, 0] = 1.0
         return (low + length * unit).to(self.dtype)
+
+    def _apart(self, item: Input, points: Tensor) -> Tensor:
+        """Move the sensors of each sample: those that all share may become part of a graph."""
+        low = points.new_tensor([axis.low for axis in input_axes(self.problem, item)])
+        closer = 1 - 0.1 * torch.arange(len(points), dtype=points.dtype) / len(points)
+        return low + closer[:, None, None] * (points - low)
 
     def _points(self, item: Input, sensors: float | None) -> Tensor:
         if not item.of:

@@ -314,7 +314,8 @@ def compile_by_torch(
 
 
 def _shapes(params: Sequence[Tensor], inputs: Sequence[Tensor]) -> Any:
-    return len(params), *((t.shape, t.dtype, t.device) for t in (*params, *inputs))
+    """What compiled code depends on: strides too, which tell points that functions share."""
+    return len(params), *((t.shape, t.stride(), t.dtype, t.device) for t in (*params, *inputs))
 
 
 @contextmanager

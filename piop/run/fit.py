@@ -258,13 +258,13 @@ def resume(
         config = _with_held_out_errors(config, changes, tensorboard)
         recorded = record["data"]
         require_work(config, recorded is not None, processes)
+        statistics = Statistics.from_json(record["statistics"])
+        _require_points(problem, statistics, [*(settings or {}), *more])
         if config != TrainingConfig.from_json(record["training"]) or not folder.files.covered:
             changed = {**record, "training": config.to_json()}
             processes.lead(lambda: folder.rewrite_config(changed))
         given = None if recorded is None else GivenData.reopen(problem, recorded, data)
         found = None if given is None else usable_data(problem, config, given.dataset)
-        statistics = Statistics.from_json(record["statistics"])
-        _require_points(problem, statistics, [*(settings or {}), *more])
         job = Job(problem, config, statistics, found, recorded, processes)
         judging = Judging(samples, calibrate)
         return _train(folder, job, called, phases, profile, judging)

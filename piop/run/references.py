@@ -21,6 +21,7 @@ from piop.reference import solve_reference
 from piop.reference.solution import Limits
 from piop.sampling import Draws, sample_inputs
 from piop.sampling.random import HELD_OUT, Purpose
+from piop.sampling.stored_functions import file_digests
 
 Progress = Callable[[int, int], None]
 """Takes how many references are solved, and of how many."""
@@ -173,6 +174,7 @@ class References:
 
     def _key(self, sample: int) -> str:
         axes = {name: axis.tolist() for name, axis in (self.queries.axes or {}).items()}
-        identity = [self.problem.hash, self.problem.points, axes]
+        files = file_digests(self.problem.inputs)
+        identity = [self.problem.hash, self.problem.points, axes, files]
         numbers = [self.purpose.name, self.scheme, self.seed, sample]
         return user_cache.key_of(identity, numbers)

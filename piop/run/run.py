@@ -359,10 +359,13 @@ class Run:
             judged = source.judging(
                 evaluation.OperatorJudge(problem, self.model), for_references, progress
             )
+            known = evaluation.nonzero_solutions(problem, judged.held_out)
+            judged = judged.take(known.nonzero()[:, 0])
             solved = len(judged.held_out.accepted)
             if solved < FEWEST:
                 raise NotSupportedError(
                     f"{solved} of the {FEWEST} inputs that are needed have a reference solution"
+                    + " whose unknowns are not zero" * (not bool(known.all()))
                 )
             identity = {
                 "seed": seed,

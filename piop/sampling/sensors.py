@@ -98,7 +98,7 @@ def observe(
             )
         at = place_sensors(problem, item, draws, points=points)
         values = functions[item.name](at)[..., None]
-        observed[item.name] = FunctionSamples(at.to(dtype), values.to(dtype))
+        observed[item.name] = FunctionSamples(at, values).to(dtype)
     return observed
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, final
 
@@ -183,13 +184,41 @@ def stored_functions(
         DataError: The file is missing or unreadable; the variable is missing; a shape does not fit;
             NaN; points that are not on a grid in the domain.
     """
+    file, state = _found(item, distribution)
+    return _load(file, state, distribution.variable or item.name, axes, item.smooth)
+
+
+def file_digests(inputs: Iterable[Input]) -> list[str]:
+    """Return a digest of each file that inputs are drawn from; a spec holds its path alone.
+
+    Raises:
+        DataError: A file is missing or unreadable.
+    """
+    return [
+        _digest(*_found(item, item.distribution))
+        for item in inputs
+        if isinstance(item.distribution, FromFile)
+    ]
+
+
+def _found(item: Input, distribution: FromFile) -> tuple[Path, tuple[int, int]]:
+    """Return a file, and what changes when it does: time of change and size."""
     file = distribution.file or Path(distribution.path)
     try:
         stamp = file.stat()
     except (OSError, ValueError):
         raise DataError(f"{file}: no such file, given for inputs.{item.name}") from None
-    state = (stamp.st_mtime_ns, stamp.st_size)
-    return _load(file, state, distribution.variable or item.name, axes, item.smooth)
+    return file, (stamp.st_mtime_ns, stamp.st_size)
+
+
+@lru_cache(maxsize=8)
+def _digest(file: Path, state: tuple[int, int]) -> str:
+    del state
+    try:
+        with file.open("rb") as content:
+            return file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror})") from None
 
 
 @lru_cache(maxsize=8)

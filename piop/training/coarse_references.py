@@ -16,6 +16,7 @@ from piop.fields import InputFunction
 from piop.problem import Problem
 from piop.reference import Limits, solve_reference
 from piop.sampling import Draws, sample_inputs
+from piop.sampling.stored_functions import file_digests
 
 SAMPLES = 4
 """Reference solutions that are looked at."""
@@ -25,6 +26,8 @@ POINTS = {1: 256, 2: 64, 3: 32}
 """Points per axis of these references, by the number of axes."""
 MOST_MODES = (1024, 128, 48)
 """Points per axis at most on which they are solved."""
+MOST_KEPT = user_cache.MOST_BYTES // 16
+"""Bytes of solutions that are kept, so that references, which take longer, stay in the cache."""
 
 
 def coarse_inputs(problem: Problem, seed: int = 0) -> Mapping[str, InputFunction]:
@@ -58,7 +61,8 @@ def solve_coarsely(
         NotSupportedError: If no solver covers the problem.
         SolverError: If a solution is not finite.
     """
-    key = user_cache.key_of("coarse", problem.hash, problem.points, times, tolerance, seed)
+    identity = (problem.hash, problem.points, file_digests(problem.inputs))
+    key = user_cache.key_of("coarse", *identity, times, tolerance, seed)
     if (kept := user_cache.read(key)) is not None:
         with suppress(SafetensorError):
             return load(kept)
@@ -73,6 +77,7 @@ def solve_coarsely(
     ).values
     if not all(bool(value.isfinite().all()) for value in found.values()):
         raise SolverError(f"a reference solution of {problem.name} is not finite")
-    whole = {n: v.clone(memory_format=torch.contiguous_format) for n, v in found.items()}
-    user_cache.write({key: save(whole)})
+    if sum(value.nbytes for value in found.values()) <= MOST_KEPT:
+        whole = {n: v.clone(memory_format=torch.contiguous_format) for n, v in found.items()}
+        user_cache.write({key: save(whole)})
     return found

@@ -36,8 +36,13 @@ def require_choices(
         given: Names of the settings that were given.
 
     Raises:
-        UsageError: If not, or if the conditions cannot be met as asked.
+        UsageError: If not, if the conditions cannot be met as asked, or if all inputs are hidden.
     """
+    if problem.inputs and not problem.visible_inputs:
+        raise UsageError(
+            "inputs: all are hidden, so that the operator would have nothing to tell solutions "
+            "apart by; observe one of them at least (without hidden: true)"
+        )
     parts, field = parts_of(problem, config, data), field_kind(config)
     require_weightings(problem, config, parts)
     adaptive, curriculum = config.points.adaptive, config.sampling.horizon < 1

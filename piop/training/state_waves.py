@@ -168,6 +168,8 @@ def _enough_windows(halves: Mapping[str, Tensor], windows: int, most: int) -> in
 def _change(values: Mapping[str, Tensor]) -> float:
     """Return the change from each time to the next over the larger of both, RMS.
 
+    From rest, where that would be one whatever follows, it is relative to the size over all times.
+
     Args:
         values: Unknown → ``[B, T, …]``; the one that changes most counts, relative to itself.
     """
@@ -175,7 +177,8 @@ def _change(values: Mapping[str, Tensor]) -> float:
     for value in values.values():
         squares = value.square().flatten(2).mean(2)
         changes = value.diff(dim=1).square().flatten(2).mean(2)
-        sizes = torch.maximum(squares[:, :-1], squares[:, 1:])
+        before, after = squares[:, :-1], squares[:, 1:]
+        sizes = torch.where(before == 0, squares.mean(1, keepdim=True), before).maximum(after)
         found.append(float((changes / sizes.clamp(min=1e-300)).mean().sqrt()))
     return max(found)
 
@@ -183,12 +186,15 @@ def _change(values: Mapping[str, Tensor]) -> float:
 def _shares(values: Tensor, norm: float) -> Tensor:
     """Return the parts of the variance in waves of at most k periods over an axis ``[K]``.
 
+    Of an unknown that is zero they are one.
+
     Args:
         values: ``[B, T, n, …]``, as many points along every axis.
         norm: Of a wave vector, see :func:`piop.training.resolution.power_by_waves`.
     """
     by_waves = power_by_waves(values, norm)
-    return by_waves.cumsum(0) / by_waves.sum().clamp(min=1e-300)
+    total = by_waves.sum()
+    return by_waves.cumsum(0) / total if total > 0 else torch.ones_like(by_waves)
 
 
 def _lost(shares: Sequence[Tensor], waves: int) -> float:

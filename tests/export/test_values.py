@@ -8,7 +8,9 @@ from piop.export.export import capture, fixed_decisions, sensor_positions
 from piop.export.formats import FORMATS
 from piop.export.prediction import Prediction
 from piop.export.sensors import FixedSensors
+from piop.generation import generate
 from piop.models import BACKBONES
+from piop.problem import Problem
 from piop.run.prediction import needed_functions
 from piop.training.loss.varying_propagation import VaryingPropagation
 from tests.export.conftest import TINY
@@ -108,6 +110,22 @@ save: {x: 6, y: 5}
 """
 
 
+SOURCE = """
+piop: 1
+name: small_source
+space: {x: [0, 2]}
+unknowns: [u]
+inputs:
+  g: {of: [x], law: fourier_series, terms: 2, amplitude: [-1, 1], wavenumber: [1, 1], hidden: true}
+  f: {of: [x], expression: exp(g)}
+equations: [u - dxx(u) = f]
+boundary: {x: periodic}
+sensors: {f: {count: 8, place: grid}}
+save: {x: 16}
+"""
+"""Its input has no spectrum, so that the network sees the harmonics of the sensors themselves."""
+
+
 def agreement(run, name):
     captured = capture(run, FORMATS[name])
 
@@ -150,6 +168,20 @@ def test_time_windows(make_run, linear_part):
     run = make_run(BURGERS + TINY, settings={"windows": 2, "linear_part": linear_part})
     assert run.model.rollout.windows.count == 2
     assert agreement(run, "onnx").difference < 1e-9
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_every_sample_has_its_own_sensors(make_run, precision):
+    run = make_run(SOURCE + TINY, precision=precision)
+    assert agreement(run, "pt2").difference < (1e-5 if precision == "float32" else 1e-9)
+
+
+@pytest.mark.parametrize("backbone", ["pit", "deeponet"])
+def test_operators_of_data_alone(make_run, tmp_path, backbone):
+    problem = Problem.from_yaml(HEAT)
+    generate(problem, 4, tmp_path / "heat.nc")
+    run = make_run(HEAT + TINY, backbone=backbone, data=tmp_path / "heat.nc", physics=False)
+    assert agreement(run, "pt2").difference < 1e-9
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call
 
+from piop.fields import FunctionSamples
 from piop.residual import compile_residual, compiled_step
 from piop.residual.compiled_step import StoppedCompiling, TracedStep, compile_by_torch, trace
 
@@ -94,6 +95,22 @@ def test_compiled_step_equals_the_eager_one(loss) -> None:
         with torch.no_grad():
             for p, grad in zip(params, grads, strict=True):
                 p -= 0.1 * grad  # parameters are arguments, not constants of the graph
+    assert step.eager_because is None
+
+
+def test_points_that_functions_share_are_told_from_those_of_each() -> None:
+    """Of a shape there are two graphs: the code of one reads a single function's points."""
+    values = torch.arange(6, dtype=torch.float64).reshape(2, 3, 1)
+
+    def loss_function(params, inputs):
+        samples = FunctionSamples(inputs[0], inputs[1])
+        return (params[0] * samples.distinct_points * samples.values).sum()
+
+    step = TracedStep(loss_function)
+    weights = [torch.ones(1, dtype=torch.float64)]
+    for points in (values[:1].expand(2, -1, -1), values, values[:1].expand(2, -1, -1)):
+        (loss,), (gradient,) = step(weights, [points, values])
+        assert float(loss) == float(gradient) == float((points * values).sum())
     assert step.eager_because is None
 
 

@@ -144,8 +144,10 @@ def test_windows_are_doubled_for_the_integral_form_alone(tmp_path):
 
 
 def test_a_resume_refuses_settings_of_random_points(run):
+    before = (run.path / "config.json").read_bytes()
     with pytest.raises(UsageError, match="queries: does nothing here"):
         resume(run.path, steps=20, settings={"queries": 8})
+    assert (run.path / "config.json").read_bytes() == before
 
 
 def test_the_integral_form_is_refused_where_it_is_not_possible(tmp_path):

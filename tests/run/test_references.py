@@ -5,15 +5,18 @@ import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 
 from piop import user_cache
+from piop.problem import Problem
 from piop.report import draw_run
 from piop.run import Run, drawn_inputs, evaluation
 from piop.run import references as module
 from piop.run.drawn_inputs import Batches, DrawnInputs
 from piop.run.held_out import Judge
+from piop.training.coarse_references import solve_coarsely
 
 
 @pytest.fixture(autouse=True)
@@ -165,6 +168,35 @@ def test_kept_references_are_the_same_numbers(heat, solved):
     assert len(solved) == 1
     assert torch.equal(one.truth["u"], two.truth["u"])
     assert torch.equal(one.error_estimate, two.error_estimate)
+
+
+STORED = """
+piop: 1
+name: stored
+time: {t: [0, 1]}
+space: {x: [0, 1]}
+unknowns: [u]
+inputs: {u0: {of: [x], law: from_file, path: u0.npz}}
+equations: [dt(u) = 0.01*dxx(u)]
+initial: {u: u0}
+boundary: {x: periodic}
+sensors: {u0: {count: 8, place: grid}}
+save: {t: 3, x: 16}
+"""
+
+
+def test_inputs_of_another_file_are_solved_anew(tmp_path):
+    """A spec names a file by its path, whatever it holds."""
+    (tmp_path / "stored.yaml").write_text(STORED)
+    x = np.arange(16) / 16
+    found = []
+    for size in (1.0, 5.0):
+        np.savez(tmp_path / "u0.npz", x=x, u0=size * np.sin(2 * np.pi * x)[None])
+        problem = Problem.from_file(tmp_path / "stored.yaml")
+        coarse = solve_coarsely(problem, [0.0, 1.0])
+        found.append((DrawnInputs(problem, 1, 0).held_out().truth["u"], coarse["u"]))
+    for before, after in zip(*found, strict=True):
+        torch.testing.assert_close(after, 5 * before, rtol=0.01, atol=0.01)
 
 
 def test_a_damaged_reference_is_solved_again(heat, solved, empty_cache):

@@ -35,6 +35,15 @@ def test_a_grid_excludes_the_right_end_of_periodic_axes_only(item, problem, squa
     assert torch.equal(points[0], points[1])
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_grid_is_shared_in_every_precision(dtype, item, problem, square, many):
+    p = problem(item("a", ["x", "y"], LAW, "grid", (3, 5)), space=square)
+    seen = observe(sample_inputs(p, many(2)), p, many(2), dtype)["a"]
+    assert seen.distinct_points.shape == (1, 15, 2)
+    assert seen.distinct_points.dtype == dtype
+    assert torch.equal(seen.points[0], seen.points[1])
+
+
 def test_scalars_have_one_sensor_without_coordinates(item, problem, many):
     one = item("nu", [], laws.Uniform(1.0, 2.0))
     p = problem(one)

@@ -57,3 +57,10 @@ def test_what_is_damaged_is_solved_again(heat, solved):
         file.write_bytes(file.read_bytes()[:-1])
     assert torch.equal(solve_coarsely(heat, [0.0, 1.0])["u"], first["u"])
     assert len(solved) == 2
+
+
+def test_what_would_fill_the_cache_is_not_kept(heat, solved, monkeypatch):
+    monkeypatch.setattr(coarse_references, "MOST_KEPT", 1000)
+    solve_coarsely(heat, [0.0, 1.0])
+    solve_coarsely(heat, [0.0, 1.0])
+    assert len(solved) == 2

@@ -15,7 +15,13 @@ from piop.problem.constraints import decide_constraints
 from piop.training.build import signature_of
 from piop.training.config import BudgetConfig, MachineConfig, TrainingConfig
 from piop.training.loss.statistics import Statistics
-from piop.training.requirements import able_backbones, obstacle, require_backbone, require_range
+from piop.training.requirements import (
+    able_backbones,
+    obstacle,
+    require_backbone,
+    require_choices,
+    require_range,
+)
 from tests.small_heat import HEAT
 
 
@@ -134,6 +140,17 @@ def test_rounded_products_take_no_differences_on_a_grid(monkeypatch):
         require_backbone(Problem.from_file("heat"), config, None, False)
     data = replace(config, physics=False)
     require_backbone(Problem.from_file("heat"), data, None, False)
+
+
+def test_inputs_that_are_all_hidden_are_refused():
+    text = HEAT.replace("law: fourier", "hidden: true, law: fourier")
+    text = text.replace("sensors: {u0: {count: 8, place: grid}}\n", "")
+    problem, config = Problem.from_yaml(text), TrainingConfig(BudgetConfig(steps=1))
+    assert problem.inputs
+    with pytest.raises(UsageError, match=r"inputs: all are hidden"):
+        require_choices(problem, config, data=False)
+    require_choices(Problem.from_yaml(HEAT), config, data=False)
+    require_choices(Problem.from_file("poisson_lshape"), config, data=False)
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,20 @@ def test_fast_solutions_have_more_windows(turns, windows):
     assert find_states(problem, 4, asked=False, most=8).windows == min(windows, 8)
 
 
+def test_growth_from_rest_is_measured_by_the_whole_time():
+    """From zero to t/T of its size: 1/4 and 1/8 of it, not all of it, in the first window."""
+    fields = {"unknowns": ["u", "v"], "initial": {"u": "u0", "v": 0}}
+    problem = example("dt(u) = 0", equations=["dt(u) = 1e-9*dxx(u)", "dt(v) = u"], **fields)
+    assert find_states(problem, 4, asked=False, most=16).windows == 8
+
+
+def test_an_unknown_that_stays_zero_has_no_waves():
+    fields = {"unknowns": ["u", "v"], "initial": {"u": "u0", "v": 0}}
+    equations = [decay(0.6), "dt(v) = 0.01*dxx(v) - u*v"]
+    states = find_states(example(decay(0.6), equations=equations, **fields), 4, asked=False)
+    assert (states.windows, states.state) == (4, State(8, 8))
+
+
 def test_more_windows_are_for_equations_that_a_lattice_integrates():
     short = {"u": "u0 + 0.015*cos(2*pi*200*x)"}
     integral = FormDecision(True, "")

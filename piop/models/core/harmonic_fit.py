@@ -132,7 +132,7 @@ class HarmonicFit(nn.Module):
 
 def _products(rows: Tensor, values: Tensor) -> Tensor:
     """Multiply ``rows [B or 1, P, M]`` by ``values [B, M, c]``, without copies of shared ones."""
-    return torch.einsum("pm,bmc->bpc", rows[0], values) if len(rows) == 1 else rows @ values
+    return torch.einsum("pm,bmc->bpc", rows[0], values) if rows.shape[0] == 1 else rows @ values
 
 
 @dataclass(frozen=True)

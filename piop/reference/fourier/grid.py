@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import final
 
 import torch
@@ -314,31 +315,45 @@ class Symbols:
         self.split, self.means, self.grid = split, means, grid
         self.points, self.sources = points, sources
         self.auxiliary: Table = {}
-        self.auxiliary_prefactors: Table = {}
+        self._inverses: list[Tensor] = []
         auxiliaries = range(len(split.channels) - split.states)
         self.free = [self._solve_auxiliary(i) for i in auxiliaries]
         self.inverse_mass, n = self._inverse_mass(), split.states
         rows = {k: self._symbol(p) for k, p in split.right.linear.items()}
         # An auxiliary unknown that is linear in the states dissolves into their symbols.
-        self.late = late = nonlinear_auxiliaries(split, means)
-        for i in reversed([i for i in auxiliaries if i not in late]):
+        self.late = nonlinear_auxiliaries(split, means)
+        for i in reversed([i for i in auxiliaries if i not in self.late]):
             for row, column in list(rows):
                 if column == n + i:
                     symbol = rows.pop((row, column))
                     for (a, source), s in self.auxiliary.items():
                         if a == i:
                             _accumulate(rows, (row, source), symbol * s)
-        prefactors: Table = {}
-        for p, product in enumerate(split.right.products):
-            for row, order, coefficient in product.places:
-                symbol = self._symbol({order: coefficient}) / points
-                _accumulate(prefactors, (row, p), symbol)
-        for row, column in list(rows):
-            if column >= n:
-                place = len(split.right.products) + late.index(column - n)
-                prefactors[row, place] = rows.pop((row, column))
+        self._of_late = {key: rows.pop(key) for key in list(rows) if key[1] >= n}
         self.linear = multiply(self.inverse_mass, rows)
-        self.prefactors = multiply(self.inverse_mass, prefactors)
+
+    @cached_property
+    def prefactors(self) -> Table:
+        """Those of products, computed when asked for: the linear part needs none of them."""
+        products = self.split.right.products
+        found: Table = {}
+        for p, product in enumerate(products):
+            for row, order, coefficient in product.places:
+                symbol = self._symbol({order: coefficient}) / self.points
+                _accumulate(found, (row, p), symbol)
+        for (row, column), symbol in self._of_late.items():
+            found[row, len(products) + self.late.index(column - self.split.states)] = symbol
+        return multiply(self.inverse_mass, found)
+
+    @cached_property
+    def auxiliary_prefactors(self) -> Table:
+        """Those of products in the equations of auxiliary unknowns."""
+        found: Table = {}
+        for p, product in enumerate(self.split.auxiliary.products):
+            for i, order, coefficient in product.places:
+                symbol = self._symbol({order: coefficient})
+                _accumulate(found, (i, p), -self._inverses[i] * symbol / self.points)
+        return found
 
     def _symbol(self, polynomial: Polynomial) -> Tensor:
         """Symbol ``[B or 1, *modes]`` of a constant-coefficient operator, zero at Nyquist."""
@@ -369,10 +384,7 @@ class Symbols:
         inverse = torch.where(operator == 0, 0, 1 / torch.where(operator == 0, 1, operator))
         for column, polynomial in row.items():
             self.auxiliary[i, column] = -inverse * self._symbol(polynomial)
-        for p, product in enumerate(split.auxiliary.products):
-            for order, coefficient in [(o, c) for r, o, c in product.places if r == i]:
-                symbol = self._symbol({order: coefficient})
-                _accumulate(self.auxiliary_prefactors, (i, p), -inverse * symbol / self.points)
+        self._inverses.append(inverse)
         return free
 
     def _inverse_mass(self) -> Table:

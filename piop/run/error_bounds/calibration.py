@@ -28,7 +28,6 @@ from piop.run.error_bounds.linearised_error import (
     concatenate,
 )
 from piop.run.error_bounds.residual_size import ResidualSize
-from piop.run.evaluation import nonzero_solutions
 from piop.run.held_out import HeldOut, JudgedSamples
 from piop.training.build import Model
 from piop.training.config import TrainingConfig
@@ -298,13 +297,13 @@ def calibrate_model(
         problem: The problem, its parameters being numbers.
         model: The operator.
         config: The run's choices.
-        judged: Inputs that were never trained on, with solutions and predictions.
+        judged: Inputs that were never trained on, with predictions and solutions of which no
+            unknown is zero.
         identity: What is calibrated.
         seconds: Time that all of this may take; inputs that do not fit are left out, but for
             :data:`FEWEST`.
     """
     begun = time.monotonic()
-    judged = judged.take(nonzero_solutions(problem, judged.held_out).nonzero()[:, 0])
     lattice = _lattice_for(problem, model, config, judged)
     linearised = LinearisedError(problem, model, lattice) if lattice else None
     residuals: list[Measurement] = []

@@ -125,7 +125,7 @@ def _seconds_of_predictions(problem: Problem, model: Model, observed: Inputs) ->
     """Return the time of predictions on the ``save`` grid."""
     queries = save_grid(problem, end=model.operator.end_only)
     one = {name: samples.take(slice(1)) for name, samples in observed.items()}
-    count = max(len(samples.values) for samples in observed.values())
+    count = max([len(samples.values) for samples in observed.values()], default=1)
 
     def seconds(of: Inputs) -> float:
         begun = time.perf_counter()

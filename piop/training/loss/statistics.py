@@ -156,6 +156,8 @@ def _elliptic_size(problem: Problem, name: str, driving: Sequence[float]) -> flo
 
 FUNCTIONS, POINTS = 256, 64
 """Random functions, and points on each, over which the statistics are taken."""
+WINDOWS_VERSION = 1
+"""To be raised when the same numbers of time windows come to mean another network or lift."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +181,7 @@ class Statistics:
         bulk: Most periods along an axis of the waves that attention's tokens resolve.
         lattice: Times, and points along each axis, of the lattice on which the equations are
             integrated; empty where they are evaluated at random points.
+        windows_version: That of what follows from the numbers of time windows.
     """
 
     input_mean: dict[str, float]
@@ -193,6 +196,7 @@ class Statistics:
     waves: int = 0
     bulk: int = 0
     lattice: tuple[int, ...] = ()
+    windows_version: int = WINDOWS_VERSION
 
     def to_json(self) -> dict[str, Any]:
         """Give the statistics as plain dicts, lists and numbers."""
@@ -203,16 +207,16 @@ class Statistics:
         """Build the statistics that :meth:`to_json` wrote.
 
         Raises:
-            UsageError: If they are of time windows of an earlier version, whose states kept other
-                waves than those that networks saw.
+            UsageError: If they are of time windows of an earlier version.
         """
         stored: Any = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
-        if "harmonics" in stored and stored.get("windows", 1) > 1:
+        known = stored.setdefault("windows_version", 0) == WINDOWS_VERSION
+        if stored.get("windows", 1) > 1 and not known:
             raise UsageError(
-                "this run was trained in time windows by an earlier version, whose networks did "
-                "not see all waves that states keep; train it again with piop solve"
+                "this run was trained in time windows by an earlier version, which chose the waves "
+                "of its network otherwise; train it again with piop solve"
             )
-        stored.pop("harmonics", None)
+        stored.pop("harmonics", None)  # of earlier versions
         return cls(**stored)
 
 

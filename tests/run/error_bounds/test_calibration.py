@@ -26,6 +26,7 @@ from piop.run.evaluation import OperatorJudge
 from piop.run.held_out import HeldOut
 from piop.sampling import Draws
 from piop.sampling.random import CALIBRATION, HELD_OUT
+from tests.small_heat import HEAT
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +151,16 @@ def test_inputs_without_time_for_their_residuals_are_left_out(trained, monkeypat
         found = calibrate_model(problem, model, trained.config, judged, {}, seconds)
         counts[seconds] = found.count + found.selection
     assert counts == {10.0: 20, 100.0: 50, 1e6: 90}
+
+
+def test_solutions_of_which_an_unknown_is_zero_give_no_bound(tmp_path, caplog):
+    """They have no relative error, so that no input is left."""
+    text = HEAT.replace("unknowns: [u]", "unknowns: [u, v]").replace("{u: u0}", "{u: u0, v: 0}")
+    problem = Problem.from_yaml(text.replace("0.05*dxx(u)]", "0.05*dxx(u), dt(v) = dxx(v) - u*v]"))
+    with caplog.at_level("INFO"):
+        run = fit(problem, steps=1, out=tmp_path / "run", samples=2, calibrate=20, device="cpu")
+    assert "0 of the 20 inputs that are needed have a reference solution whose" in caplog.text
+    assert run.calibration is None
 
 
 def test_systems_without_space_are_calibrated(tmp_path):

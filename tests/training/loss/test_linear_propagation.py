@@ -105,6 +105,32 @@ def test_damping_is_that_of_waves_up_to_a_length() -> None:
     assert found == pytest.approx((0.0, 0.01 * (2 * math.pi * 10) ** 2))
 
 
+def test_the_linear_part_needs_no_factor_of_a_product() -> None:
+    k, at = 2 * math.pi, queries()
+    problem = Problem(
+        name="burgers_of_random_speed",
+        time={"t": [0.5, 1.5]},
+        space={"x": [-1, 1]},
+        unknowns=["u"],
+        inputs={
+            "a": {
+                "of": ["x"],
+                "law": "fourier_series",
+                "terms": 1,
+                "amplitude": [1, 1],
+                "wavenumber": [1, 1],
+            },
+            "c": {"law": "uniform", "low": 1, "high": 2},
+        },
+        equations=["dt(u) + c*u*dx(u) = 0.05*dxx(u)"],
+        initial={"u": "a"},
+        boundary={"x": "periodic"},
+    )
+    (found,) = propagated(problem, {"a": Wave(k)})
+    wanted = torch.expm1(-0.05 * k**2 * (at[..., 0] - 0.5)) * torch.cos(k * (at[..., 1] + 1))
+    torch.testing.assert_close(found(at), wanted, rtol=1e-10, atol=1e-12)
+
+
 def test_a_wave_moves_with_the_dispersion_relation() -> None:
     """u_t + u_x + 0.1 u_xxx = 0: a wave k moves at 1 − 0.1 k²."""
     k, at = math.pi, queries()
