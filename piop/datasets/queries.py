@@ -38,6 +38,12 @@ class Queries:
     axes: Mapping[str, Tensor] | None = None
     points: Tensor | None = None
 
+    def take(self, index: Tensor) -> Queries:
+        """The queries of the samples with these numbers."""
+        if self.points is None or len(self.points) == 1:
+            return self
+        return Queries(points=self.points[index])
+
     def tensor(self) -> Tensor:
         """All points as ``[B or 1, N, D]``, a grid in row-major order."""
         if self.points is not None:

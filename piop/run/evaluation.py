@@ -37,6 +37,7 @@ def predict_held_out(problem: Problem, model: Model, held_out: HeldOut) -> dict[
     """Predict the held-out solutions from the sensors: channel → ``[B, *queries.shape]``."""
     queries = held_out.queries
     values = predict_values(problem, model, held_out.inputs, queries)
+    values = values.expand(len(held_out.accepted), *values.shape[1:])  # one without inputs
     shape = (-1, *queries.shape)
     return {name: values[..., c].reshape(shape) for c, name in enumerate(problem.channels)}
 

@@ -53,13 +53,10 @@ class HeldOut:
 
     def take(self, index: Tensor) -> HeldOut:
         """Return the samples of these numbers."""
-        points = self.queries.points
-        if points is not None and len(points) == len(self.accepted):
-            points = points[index]
         return HeldOut(
             {name: function.take(index) for name, function in self.functions.items()},
             {name: samples.take(index) for name, samples in self.inputs.items()},
-            replace(self.queries, points=points),
+            self.queries.take(index),
             {name: value[index] for name, value in self.truth.items()},
             None if self.error_estimate is None else self.error_estimate[index],
             self.accepted[index],

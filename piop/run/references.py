@@ -19,6 +19,7 @@ from piop.problem import Problem
 from piop.problem.capabilities import usual_tolerance
 from piop.reference import solve_reference
 from piop.reference.solution import Limits
+from piop.run.solution_at_queries import solution_shape, solution_times, values_at
 from piop.sampling import Draws, sample_inputs
 from piop.sampling.random import HELD_OUT, Purpose
 from piop.sampling.stored_functions import file_digests
@@ -141,18 +142,21 @@ class References:
             NotSupportedError: If no reference solver covers the problem.
             SolverError: If the reference fails.
         """
-        problem, axes, before = self.problem, self.queries.axes or {}, before or {}
+        problem, before = self.problem, before or {}
         draws = Draws.of(self.purpose, self.seed, samples, self.scheme)
         solution = solve_reference(
             problem,
             sample_inputs(problem, draws),
-            times=None if problem.time is None else axes[problem.time.name],
-            shape=tuple(len(axes[c.name]) for c in problem.space),
+            times=solution_times(problem, self.queries),
+            shape=solution_shape(problem, self.queries),
             tolerance=tolerance,
             progress=progress,
             limits=Limits(seconds=seconds),
         )
         points = solution.points
+        values = solution.values
+        if points is None:
+            values = values_at(problem, solution, self.queries)
         each = None if points is None else points.cpu().expand(len(samples), -1, -1)
         late = solution.ended_by_time
         ended = [False] * len(samples) if late is None else late.tolist()
@@ -163,7 +167,7 @@ class References:
                 found[sample] = replace(before[sample], tolerance=math.inf)
             elif math.isfinite(error) or not ended[row]:
                 found[sample] = Reference(
-                    {name: value[row].double().cpu() for name, value in solution.values.items()},
+                    {name: value[row].double().cpu() for name, value in values.items()},
                     None if each is None else each[row],
                     error,
                     math.inf if ended[row] else tolerance,

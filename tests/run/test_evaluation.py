@@ -1,4 +1,5 @@
 import json
+import math
 import shutil
 from dataclasses import replace
 
@@ -159,6 +160,18 @@ def test_evaluating_again_gives_the_same_numbers(trained):
 def test_a_grid_may_be_asked_for(trained):
     found = trained.evaluate(2, at={"t": [1.0, 2.0], "x": [0.0, 0.5, 1.0, 1.5]}, write=False)
     assert found["per_time"]["t"] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    "x", [[0.0, 0.5, 1.0, 1.5, 2.0], [1.9, 0.4, 0.1], [0.3]], ids=["both_ends", "uneven", "one"]
+)
+def test_references_are_at_the_positions_that_are_asked_for(trained, x):
+    held_out = trained.held_out(2, queries={"t": [2.0, 1.0], "x": x})
+    at = torch.tensor(x, dtype=torch.float64)
+    start = held_out.functions["u0"](at[None, :, None])
+    torch.testing.assert_close(held_out.truth["u"][:, 1], start, rtol=0, atol=1e-6)
+    decayed = start * math.exp(-0.05 * math.pi**2)  # all waves have one period over [0, 2]
+    torch.testing.assert_close(held_out.truth["u"][:, 0], decayed, rtol=0, atol=1e-6)
 
 
 def test_scattered_points_are_no_grid(trained):

@@ -147,7 +147,7 @@ class SpectralSolver(NodalSolver[SpectralLevel, SpectralResult]):
 
     def _longest_steps(self, sizes: tuple[int, ...], samples: Sequence[int]) -> Sequence[float]:
         longest = self.longest or 1.0
-        if not self.discretisation.split.right.products:
+        if not (self.discretisation.split.right.products and self.span):
             return [longest] * len(samples)
         sources = self.sources.take(samples)
         level = SpectralLevel(sizes, longest, 1, False)

@@ -144,7 +144,7 @@ def solve_instead(
     """
     count, problem = found.sizes["sample"], run.solved
     own = {name: samples.repeat(count).take(rows) for name, samples in observed.items()}
-    solved = solve_samples(problem, own, queries, tolerance, len(rows))
+    solved = solve_samples(problem, own, queries.take(rows), tolerance, len(rows))
     put_solutions(found, problem.channels, rows, solved)
     good = int(solved.solved.sum())
     found.attrs |= {

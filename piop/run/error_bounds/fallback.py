@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, cast, final
+from typing import TYPE_CHECKING, final
 
 import torch
 from torch import Tensor
@@ -16,15 +16,11 @@ from piop.datasets import Queries
 from piop.errors import DataError, NotSupportedError, SolverError
 from piop.fields import FunctionSamples
 from piop.reference import solve_reference
+from piop.run.solution_at_queries import solution_times, values_at
 from piop.run.user_inputs import read_functions
-from piop.sampling.stored_functions import interpolate
 
 if TYPE_CHECKING:
-    from piop.problem import Coordinate, Problem
-    from piop.reference.solution import Solution
-
-FEWEST_TIMES = 101
-"""Times of the solver's solution from which values at scattered points are interpolated."""
+    from piop.problem import Problem
 
 
 class AnswerSource(IntEnum):
@@ -82,8 +78,11 @@ def solve_samples(
     for rows in _batches(problem, observed, batch, reasons):
         own = {name: s.repeat(batch).take(rows) for name, s in observed.items()}
         try:
-            solution = _solve(problem, own, queries, tolerance)
-            values = _at_queries(problem, solution, queries)
+            of, functions = queries.take(rows), read_functions(problem, own)
+            times = solution_times(problem, of)
+            solution = solve_reference(problem, functions, times=times, tolerance=tolerance)
+            each = values_at(problem, solution, of).values()
+            values = torch.stack([value.flatten(1) for value in each], -1)
         except (DataError, SolverError, NotSupportedError) as error:
             reasons[str(error)] = None
             continue
@@ -118,47 +117,3 @@ def _batches(
         except DataError as error:
             reasons[str(error)] = None
     return kept
-
-
-def _solve(
-    problem: Problem, own: Mapping[str, FunctionSamples], queries: Queries, tolerance: float
-) -> Solution:
-    times = None
-    if problem.time is not None and queries.axes is not None:
-        times = queries.axes[problem.time.name].unique().tolist()
-    elif problem.time is not None:
-        low, high = problem.time.low, problem.time.high
-        count = max(problem.save[0], FEWEST_TIMES)
-        times = torch.linspace(low, high, count, dtype=torch.float64).tolist()
-    return solve_reference(problem, read_functions(problem, own), times=times, tolerance=tolerance)
-
-
-def _at_queries(problem: Problem, solution: Solution, queries: Queries) -> Tensor:
-    """Interpolate a solution in space, and in time for scattered points: ``[B, N, C]``."""
-    if solution.points is not None:
-        raise NotSupportedError("the solver's answers on a shape are at points of its own")
-    axes = list(problem.space)
-    ticks = [axis.numpy() for axis in solution.axes]
-    if queries.axes is None and problem.time is not None:
-        axes, ticks = [problem.time, *axes], [solution.times.numpy(), *ticks]
-    columns = []
-    for channel in problem.channels:
-        values = solution.values[channel].double().cpu()
-        if queries.axes is None:
-            function = interpolate("solution", values, ticks, axes)
-            points = cast("Tensor", queries.points).double()
-            columns.append(function(points).expand(len(values), -1))
-            continue
-        wanted = [queries.axes[axis.name].double() for axis in axes]
-        flat = values if problem.time is None else values.flatten(0, 1)
-        if axes:
-            flat = interpolate("solution", flat, ticks, axes).on_grid(wanted)
-        if problem.time is not None:
-            flat = flat.unflatten(0, values.shape[:2])[:, _positions(problem.time, queries)]
-        columns.append(flat.flatten(1))
-    return torch.stack(columns, -1)
-
-
-def _positions(time: Coordinate, queries: Queries) -> Tensor:
-    """Number the requested times among those of the solution, which are each there once."""
-    return (queries.axes or {})[time.name].unique(return_inverse=True)[1]

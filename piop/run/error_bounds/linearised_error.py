@@ -118,9 +118,11 @@ class LinearisedError:
                 errors = (errors.movedim(axis, -1) @ weights.mT).movedim(-1, axis)
             return errors.flatten(1, -2)
         points = queries.tensor().double()
+        parts: Sequence[Tensor] = [errors]
+        if len(points) > 1:
+            parts = errors.expand(len(points), *errors.shape[1:]).split(1)
         found = []
-        for number, own in enumerate(points):
-            of = errors if len(points) == 1 else errors[number : number + 1]
+        for own, of in zip(points, parts, strict=True):
             first, *others = weigh(self._at[0], own.unbind(-1))
             values = (of.movedim(1, -1) @ first.mT).movedim(-1, 1)
             for weights in others:

@@ -167,3 +167,11 @@ def test_a_symmetric_solution_is_resolved_along_both_axes(axes):
     gap = coarse.values["u"] - fine.values["u"]
     assert float(gap.norm() / fine.values["u"].norm()) < float(coarse.error_estimate[0])
     assert int(coarse.modes.min()) > 48
+
+
+def test_the_start_alone_is_the_initial_data():
+    problem = Problem.from_file("burgers")
+    functions = problem.sample(2)
+    found = problem.solve_reference(functions, times=[0.0], shape=[32])
+    start = functions["u0"](found.axes[0][None, :, None])
+    torch.testing.assert_close(found.values["u"][:, 0], start, rtol=0, atol=1e-9)

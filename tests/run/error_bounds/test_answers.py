@@ -68,6 +68,13 @@ def test_the_solver_answers_at_any_points(calibrated):
     assert found["u"].values[1] == pytest.approx(exact(*POINTS.T, 30), rel=1e-4)
 
 
+def test_each_sample_may_have_points_of_its_own(calibrated):
+    points = np.stack([POINTS, POINTS[::-1]])
+    found = calibrated.predict(BOTH, points, tolerance=0.9)
+    assert found["source"].values.tolist() == [AnswerSource.OPERATOR, AnswerSource.SOLVER]
+    assert found["u"].values[1] == pytest.approx(exact(*points[1].T, 30), rel=1e-2)
+
+
 def test_answers_keep_to_the_tolerance(calibrated):
     """At most 10 % of answers are beyond it, give or take three deviations of 200."""
     held_out = calibrated.held_out(200, seed=77)

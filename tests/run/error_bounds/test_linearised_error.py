@@ -135,6 +135,10 @@ def test_points_are_corrected_as_grids_are(name, request):
     each = run.predict(values, own, refine=True)["u"].values
     rolled = np.stack([np.roll(row, k) for k, row in enumerate(expected)])
     assert each == pytest.approx(rolled, abs=2e-6)
+    one = {name: (at[:1], array[:1]) for name, (at, array) in values.items()}
+    of_one = run.predict(one, own, refine=True)["u"].values
+    rolled = np.stack([np.roll(expected[0], k) for k in range(len(own))])
+    assert of_one == pytest.approx(rolled, abs=2e-6)
 
 
 def test_what_cannot_be_corrected_is_refused(trained, tmp_path):
