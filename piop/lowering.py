@@ -70,6 +70,7 @@ def compile_expressions(
     Raises:
         NotSupportedError: If an atom is missing or a function has no translation.
     """
+    atoms = tuple(atoms)  # the list of a caller may change
     tape = _Tape(len(atoms), {sympy.sympify(a): i for i, a in enumerate(atoms)})
     outputs = [tape.visit(sympy.sympify(e)) for e in expressions]
     steps = tuple(tape.steps)

@@ -54,6 +54,23 @@ def relative_l2_by_time(prediction: Tensor, truth: Tensor) -> Tensor:
     return _ratio(error, size)
 
 
+def error_over_time(prediction: Tensor, truth: Tensor) -> Tensor:
+    """Error of each sample at each time, against the root mean square of the truth at all times.
+
+    Args:
+        prediction: ``[B, T, …]``.
+        truth: The same shape.
+
+    Returns:
+        ``[B, T]``; their root mean square is the relative L2 error of the sample.
+    """
+    _same_shape(prediction, truth)
+    error, size = (
+        v.reshape(*v.shape[:2], -1).square().mean(2) for v in (prediction - truth, truth)
+    )
+    return _ratio(error.sqrt(), size.mean(1, keepdim=True).sqrt().expand_as(error))
+
+
 @final
 @dataclass(frozen=True)
 class ErrorSummary:

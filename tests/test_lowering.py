@@ -115,6 +115,13 @@ def test_the_number_of_tensors_is_checked() -> None:
         compile_expression(X + Y, (X, Y))([torch.zeros(2)])
 
 
+def test_atoms_may_change_afterwards() -> None:
+    atoms = [X]
+    run = compile_expression(2 * X, atoms)
+    atoms.append(Y)
+    assert run([torch.ones(2)]).tolist() == [2.0, 2.0]
+
+
 def _trees() -> st.SearchStrategy:
     leaves = st.sampled_from([X, Y, sympy.S(2), sympy.Rational(1, 3)])
     return st.recursive(

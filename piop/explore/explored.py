@@ -33,7 +33,7 @@ from piop.explore.page_inputs import (
     read_inputs,
 )
 from piop.fields import FunctionSamples, tensor_grid
-from piop.metrics import relative_l2, relative_l2_by_time
+from piop.metrics import error_over_time, relative_l2
 from piop.problem import Coordinate, Input, Problem
 from piop.problem.describe import equation_texts, to_json
 from piop.problem.inputs import history_of
@@ -259,15 +259,13 @@ class Explored:
         if values is not None:
             judged = [channels.index(name) for name in self.problem.unknowns]
             own, true = values[None], truth[None]
-            header["error"] = float(relative_l2(own[..., judged], true[..., judged])[0])
-            header["errors"] = {
-                name: float(relative_l2(own[..., i], true[..., i])[0])
-                for i, name in enumerate(channels)
-            }
-            if self.display.moving:
-                steps = (v.unflatten(1, (self.display.frames, -1)) for v in (own, true))
-                by_time = relative_l2_by_time(*(v[..., judged] for v in steps))
-                header["error_over_time"] = by_time[0].tolist()
+            each = [float(relative_l2(own[..., i], true[..., i])[0]) for i in range(len(channels))]
+            header["error"] = sum(each[i] for i in judged) / len(judged)
+            header["errors"] = dict(zip(channels, each, strict=True))
+            if self.display.moving:  # drawn beside the bound, which has the same units
+                steps = [v.unflatten(1, (self.display.frames, -1)) for v in (own, true)]
+                by_time = [error_over_time(*(v[..., i] for v in steps))[0] for i in judged]
+                header["error_over_time"] = torch.stack(by_time).amax(0).tolist()
         return header, {"values": self.movie(truth)}
 
     def _thorough(self) -> Run:

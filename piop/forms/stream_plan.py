@@ -23,10 +23,11 @@ from typing import Any
 
 import numpy as np
 import sympy
-from sympy import Expr, Function, Symbol
+from sympy import Basic, Expr, Function, Symbol
+from sympy.core.relational import Relational
 
 from piop.errors import NotSupportedError
-from piop.expression.functions import evaluate
+from piop.expression.functions import JUMPS, evaluate
 from piop.forms.differentiate import gradient, substitute
 from piop.forms.linear_nonlinear_split import expand
 from piop.forms.pde import PDE
@@ -351,7 +352,10 @@ def _linear_coefficients(
         present = expression.free_symbols
         own = [place for place in unknowns.values() if place[-1] in present]
         slopes = gradient(expression, [dummy for _, _, dummy in own])
-        for (channel, index, _), coefficient in zip(own, slopes, strict=True):
+        deciding = _deciding(expression)
+        for (channel, index, dummy), coefficient in zip(own, slopes, strict=True):
+            if dummy in deciding:  # its slope of zero does not tell that it matters
+                refused.add(index)
             if index in refused:
                 continue
             if coefficient.free_symbols & dummies and _may_cancel(coefficient, dummies):
@@ -360,6 +364,13 @@ def _linear_coefficients(
                 refused.add(index)
             linear.setdefault(index, {})[equation, channel] = coefficient
     return {index: found for index, found in linear.items() if index not in refused}
+
+
+def _deciding(expression: Expr) -> set[Basic]:
+    """Symbols on which conditions, and functions that jump, depend."""
+    kinds = [kind for kind in JUMPS if kind is not sympy.Piecewise]
+    nodes = expression.atoms(Relational, *kinds)
+    return {symbol for node in nodes for symbol in node.free_symbols}
 
 
 def _may_cancel(expression: Expr, symbols: set[Symbol]) -> bool:

@@ -83,12 +83,14 @@ def verdict(found: Findings) -> Html:
             css="verdict",
         )
     count, worst = evaluation["samples"], max(error["per_sample"])
-    of = f" of {evaluation['data']}" if "data" in evaluation else ""
+    of, unseen = "", " that were not trained on"
+    if "data" in evaluation:  # a warning counts those that were trained on
+        of, unseen = f" of {evaluation['data']}", ""
     if count == 1:
         first = f"The answer{of} differs from the reference solution by {percent(error['mean'])}."
     else:
         first = (
-            f"On {count} inputs{of} that were not trained on, answers differ from the reference "
+            f"On {count} inputs{of}{unseen}, answers differ from the reference "
             f"solution by {percent(error['mean'])} on average and {percent(worst)} at worst."
         )
     best = _best_baseline(evaluation)

@@ -120,11 +120,17 @@ def draw_run(run: Run, seed: int | None = None, data: Path | None = None) -> lis
 def compare_or_warn(
     run: Run, seed: int | None = None, data: Path | None = None
 ) -> Comparison | None:
-    """Compare held-out inputs as :func:`compare`; warn where the data of the run are gone."""
+    """Compare held-out inputs as :func:`compare`; warn where the data of the run are gone.
+
+    Raises:
+        DataError: If data that are given cannot be used.
+    """
     try:
         with threads_of(run.config.machine):
             return compare(run, seed, data)
     except DataError as error:
+        if data is not None:
+            raise
         logger.warning("no figure of predictions: %s", error)
         return None
 

@@ -149,7 +149,7 @@ class PointwiseResidual(Residual):
         self._kernel, self._layout = kernel, StreamLayout.of(plan, kernel)
         atoms = [*plan.coordinates, *self.input_derivatives.atoms]
         self._coefficients = compile_expressions(plan.coefficients, atoms)
-        atoms += parameters
+        atoms = [*atoms, *parameters]
         self._seeds = _seeds(plan)
         sums = {
             (share.channel, share.stream): sympy.Dummy(real=True)

@@ -149,14 +149,42 @@ def trained_inputs(
         recorded: The record of the run's data; None is returned where it has no hashes.
         seed: Seed of the run.
     """
-    if "inputs" not in recorded:
+    if (found := _recorded_digests(recorded)) is None:
         return None
-    text, width = recorded["inputs"], 2 * DIGEST_BYTES
-    found = [text[at : at + width] for at in range(0, len(text), width)]
     if problem.infer:
         return frozenset(found)
     training, _ = split(recorded["samples"], seed)
     return frozenset(found[i] for i in training.tolist() if i < len(found))
+
+
+def is_recorded(
+    problem: Problem, recorded: Mapping[str, Any], data: AnyDataset, held_out: AnyDataset, seed: int
+) -> bool:
+    """Whether data have the samples that a run recorded, and the same inputs of those held out.
+
+    Args:
+        problem: The problem.
+        recorded: The record of the run's data.
+        data: The data as they are now.
+        held_out: Their part that is held out.
+        seed: Seed of the run.
+    """
+    if len(data) != recorded["samples"]:
+        return False
+    if (known := _recorded_digests(recorded)) is None or problem.infer:
+        return True
+    _, rows = split(recorded["samples"], seed)
+    now = [digest for chunk in held_out.chunks() for digest in input_digests(chunk)]
+    pairs = zip(rows.tolist(), now, strict=False)  # no digests without inputs
+    return all(row >= len(known) or known[row] == digest for row, digest in pairs)
+
+
+def _recorded_digests(recorded: Mapping[str, Any]) -> list[str] | None:
+    """Return the hashes of inputs that a record holds, in their order; None where it has none."""
+    if "inputs" not in recorded:
+        return None
+    text, width = recorded["inputs"], 2 * DIGEST_BYTES
+    return [text[at : at + width] for at in range(0, len(text), width)]
 
 
 def check_values(label: str, data: Dataset) -> None:

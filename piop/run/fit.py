@@ -166,7 +166,6 @@ def fit(
         choose_kernel(config.machine.kernel, machine.device)  # before anything is written
         require_graphs(config.machine)
         processes = stack.enter_context(joined())
-        require_work(config, data is not None, processes)
         path = processes.lead(lambda: str(new_folder(out, problem.name, force).path))
         folder = RunFolder(path)
         given = None if data is None else GivenData.open(problem, data)
@@ -174,6 +173,7 @@ def fit(
             given.require_trainable(problem)
         job = plan_job(problem, config, settings, given, processes)
         config = job.config
+        require_work(config, data is not None, processes)
         initial = None
         if init_from is not None:
             other = RunFolder(init_from, "init_from")
@@ -260,14 +260,16 @@ def resume(
         require_work(config, recorded is not None, processes)
         statistics = Statistics.from_json(record["statistics"])
         _require_points(problem, statistics, [*(settings or {}), *more])
-        if config != TrainingConfig.from_json(record["training"]) or not folder.files.covered:
-            changed = {**record, "training": config.to_json()}
-            processes.lead(lambda: folder.rewrite_config(changed))
+
+        def begin() -> None:
+            if config != TrainingConfig.from_json(record["training"]) or not folder.files.covered:
+                folder.rewrite_config({**record, "training": config.to_json()})
+
         given = None if recorded is None else GivenData.reopen(problem, recorded, data)
         found = None if given is None else usable_data(problem, config, given.dataset)
         job = Job(problem, config, statistics, found, recorded, processes)
         judging = Judging(samples, calibrate)
-        return _train(folder, job, called, phases, profile, judging)
+        return _train(folder, job, called, phases, profile, judging, begin=begin)
 
 
 def _write_alone(folder: RunFolder, stack: ExitStack) -> None:

@@ -46,7 +46,8 @@ FOLDERS = {
 """Member that is a folder → names of the files that a run writes in it."""
 
 UNFINISHED = {SPEC, "state", CHECKSUMS, LOCK, *(f".{n}.tmp" for n in (SPEC, CONFIG, CHECKSUMS))}
-"""All that a run has written when it is killed before it has a config: nothing to lose."""
+"""All that a run has written when it is killed before it has a config: nothing to lose. A spec
+alone may be a user's."""
 
 
 @final
@@ -153,7 +154,9 @@ class RunFolder:
             return
         if not self.path.is_dir():
             raise UsageError(f"{self.path}: is a file; give a folder with --out")
-        if {p.name for p in self.path.iterdir()} <= UNFINISHED:
+        found = {p.name for p in self.path.iterdir()}
+        ours = force or SPEC not in found or found & {"state", CHECKSUMS}
+        if found <= UNFINISHED and ours:
             return
         if not force:
             message = "exists already; choose another --out, or replace it with --force"

@@ -10,9 +10,15 @@ from typing import Any, final
 import torch
 
 from piop.datasets import AnyDataset, Dataset, Queries, open_dataset
-from piop.errors import DataError, NotSupportedError
+from piop.errors import DataError, NotSupportedError, UsageError
 from piop.problem import Problem
-from piop.run.data import GivenData, check_values, trained_inputs, training_and_held_out
+from piop.run.data import (
+    GivenData,
+    check_values,
+    is_recorded,
+    trained_inputs,
+    training_and_held_out,
+)
 from piop.run.drawn_inputs import DrawnInputs
 from piop.run.held_out import HeldOutData, HeldOutSource, Sensors
 from piop.sampling import Draws
@@ -61,6 +67,7 @@ class RunSources:
             sensors: Sensors of drawn inputs, where not as in the spec.
 
         Raises:
+            UsageError: For a grid, sensors or another seed where the run's own data are taken.
             DataError: If data cannot be used, or are not there.
         """
         if given is not None:
@@ -68,6 +75,11 @@ class RunSources:
             check_values(given.label, data)
             return HeldOutData(problem, data, self.end)
         if self.recorded is not None and not self.config.physics:
+            if queries is not None or sensors is not None or seed != self.config.machine.seed:
+                raise UsageError(
+                    "at, sensors and seed are for inputs that are drawn; this run was trained on "
+                    "data alone, and its held-out samples have points and sensors of their own"
+                )
             return HeldOutData(problem, _first(self.own_data(), samples), self.end)
         scheme = self.config.machine.draws
         return DrawnInputs(problem, samples, seed, queries, sensors, self.end, scheme)
@@ -111,7 +123,7 @@ class RunSources:
         """Return the held-out samples of the run's own data, from the file where necessary.
 
         Raises:
-            DataError: If the data are not there.
+            DataError: If the data are not there, or have changed.
         """
         if self.in_memory is not None:
             return self.in_memory
@@ -121,8 +133,14 @@ class RunSources:
                 f"the data of this run ({path or 'given in Python'}) are not there. Put them back, "
                 f"or give others: piop evaluate {self.path} --data FILE (data=...)"
             )
-        found = open_dataset(path, self.problem)
-        return training_and_held_out(self.problem, found, self.config.machine.seed)[1]
+        found, seed = open_dataset(path, self.problem), self.config.machine.seed
+        held_out = training_and_held_out(self.problem, found, seed)[1]
+        if not is_recorded(self.problem, self.recorded or {}, found, held_out, seed):
+            raise DataError(
+                f"{path}: has changed since the run began. To evaluate on what it holds now: "
+                f"piop evaluate {self.path} --data {path}"
+            )
+        return held_out
 
     def warnings_of(self, source: HeldOutSource, given: GivenData | None) -> list[str]:
         """Warn of samples of a source whose inputs the run was trained on."""

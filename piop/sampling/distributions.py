@@ -181,9 +181,11 @@ class LogUniformSampler(NumberSampler[spec.LogUniform]):
         low, high = self.distribution.low, self.distribution.high
         if low == high:
             return low, 0.0
-        width = math.log(high / low)
-        mean, second = (high - low) / width, (high**2 - low**2) / (2 * width)
-        return mean, math.sqrt(second - mean**2)
+        width = math.log(high) - math.log(low)
+        mean = low * math.expm1(width) / width
+        half = width / 2
+        relative = half / math.tanh(half) - 1 if half > 1e-3 else half**2 / 3  # of the variance
+        return mean, mean * math.sqrt(relative)
 
 
 @final

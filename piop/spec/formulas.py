@@ -115,10 +115,11 @@ def _definitions(spec: Spec, result: Resolved, issues: list[Issue]) -> None:
     names, done = result.names, result.definitions
     later = {*spec.definitions}
     for name, text in spec.definitions.items():
-        if words := later.intersection(re.findall(r"[A-Za-z]\w*", text.text)):
-            word = min(words)
+        words = {m[0]: m.start() for m in re.finditer(r"(?<![\w.])[A-Za-z]\w*", text.text)}
+        if unknown := later.intersection(words):
+            word = min(unknown)
             message = f"definitions.{name}: '{word}' is not defined yet"
-            place = text.at(text.text.index(word))
+            place = text.at(words[word])
             refuse(issues, place, message, "A definition may use those above it.")
             value = None
         else:

@@ -61,7 +61,7 @@ def _meaning(spec: Spec, resolved: Resolved) -> dict[str, Any]:
             face: sorted([c.keyword, c.unknown, *map(write, c.values)] for c in conditions)
             for face, conditions in resolved.boundary.items()
         },
-        "domain": _domain(spec.domain),
+        "domain": _domain(spec.domain, names.constants),
         "sensors": {k: _canonical(v) for k, v in spec.sensors.items()},
         "save": dict(spec.save),
         "infer": {t.text: repr(names.constants.get(t.text)) for t in spec.infer},
@@ -84,13 +84,19 @@ def _canonical(value: Any) -> Any:
     return [_canonical(v) for v in value]
 
 
-def _domain(node: Node | None) -> Any:
-    """The shape, or those to choose from in their order, by which they are chosen."""
+def _domain(node: Node | None, constants: Dict[str, float]) -> Any:
+    """The shape, or those to choose from in their order, by which they are chosen.
+
+    With the parameters that are named in it, where there are any.
+    """
     if node is None:
         return None
     by = chooser(node)
     shapes = [plain(shape) for shape in alternatives(node).values()]
-    return shapes[0] if by is None else {"choose": by.text, "of": shapes}
+    found = shapes[0] if by is None else {"choose": by.text, "of": shapes}
+    words = {*re.findall(r"[A-Za-z_]\w*", json.dumps(found, default=attrgetter("text")))}
+    named = {name: repr(constants[name]) for name in sorted(words & constants.keys())}
+    return {"shape": found, "parameters": named} if named else found
 
 
 _SAFE = re.compile(r"[A-Za-z][A-Za-z0-9_.]*\Z")

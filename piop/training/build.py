@@ -143,11 +143,15 @@ def signature_of(
 def homogeneous_axes(problem: Problem, constraints: Constraints) -> tuple[str, ...]:
     """Find the periodic axes along which shifted inputs give the shifted solution.
 
-    They are those whose coordinate no equation and no initial datum names by itself.
+    They are those whose coordinate no equation, condition or initial datum names by itself; of
+    equations that are not known, none.
     """
+    if not problem.residuals:
+        return ()
     data = [e for entries in problem.initial.values() for e in entries]
     stated = [i.expression for i in problem.inputs if i.expression is not None]
-    named = symbols_named([*problem.residuals, *data, *stated])
+    walls = [e for found in problem.boundary.values() for c in found for e in c.values]
+    named = symbols_named([*problem.residuals, *data, *stated, *walls])
     return tuple(
         c.name
         for c in problem.space

@@ -192,7 +192,9 @@ def find_steady_lattice(
     points = []
     for axis, coordinate in enumerate(space, 1):
         if coordinate.periodic:
-            along = [v.movedim(axis, -1).flatten(1, -2) for v in values.values()]
+            along = [
+                v.movedim(axis, -1).reshape(len(v), -1, v.shape[axis]) for v in values.values()
+            ]
             waves = max(waves_needed(v, unresolved) for v in along)
             points.append(max(FEWEST_NODES, ALIASED * waves) // 2 * 2 + 1)
         else:

@@ -167,6 +167,7 @@ CASES = [
     ("name: heat", "name: heat\ndomain: {disk: [0, 0, 1]}", (3, 9), "need two space dimensions", ""),
     ("name: heat", "name: heat\ndomain: {box: [[0, 2]]}", (3, 15), "is not the interval [0, 1] of space", ""),
     ("name: heat", "name: heat\ndefinitions: {a: b, b: u}", (3, 18), "'b' is not defined yet", "above"),
+    ("name: heat", "name: heat\ndefinitions: {f: tan(x) + a, a: x}", (3, 27), "'a' is not defined", ""),
 ]  # fmt: skip
 
 
@@ -188,6 +189,19 @@ def test_a_mistake_is_refused_at_its_place(old, new, place, message, hint):
 
 def only(text):
     return " | ".join(f"{i.message} {i.hint}" for i in refuse(text))
+
+
+def test_an_exponent_is_no_name_of_a_definition():
+    definitions = "name: heat\ndefinitions: {p: 1e3*x, e3: p + x}"
+    used = ("nu*dxx(u)", "nu*dxx(u) + sin(2*pi*x)*0*e3")
+    Problem.from_yaml(edit(HEAT, ("name: heat", definitions), used))
+
+
+def test_whole_numbers_are_tried_as_such():
+    """sin(2 pi n x) is periodic over [0, 1] for whole n alone."""
+    start = ("initial: {u: u0}", "initial: {u: u0 + sin(2*pi*n*x)}")
+    number = ("inputs:\n", "inputs:\n  n: {law: integer, low: 1, high: 4}\n")
+    Problem.from_yaml(edit(HEAT, start, number))
 
 
 def test_a_misspelt_coordinate_of_an_input_is_recognised():

@@ -314,6 +314,10 @@ def test_plan_and_residual_share_the_streams(burgers) -> None:
         ("sign(u)*max(u, dx(u))", lambda u, p, q: u.sign() * torch.maximum(u, p)),
         ("atan(u) + sinh(u) - cosh(dx(u))", lambda u, p, q: u.atan() + u.sinh() - p.cosh()),
         ("d(atan(u), x)", lambda u, p, q: p / (1 + u**2)),
+        ("sign(dx(u))", lambda u, p, q: p.sign()),
+        ("u*sign(dxx(u))", lambda u, p, q: u * q.sign()),
+        ("where(dx(u) > u, -u, u)", lambda u, p, q: torch.where(p > u, -u, u)),
+        ("where(dxx(u) > 0, dxx(u), 0)", lambda u, p, q: q.clamp(min=0)),
     ],
 )
 def test_terms_with_kinks_and_hyperbolic_functions_have_their_values_in_both_modes(term, value):

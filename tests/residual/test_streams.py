@@ -102,7 +102,8 @@ SMOOTH = {
     "maximum": lambda z: torch.maximum(torch.sin(z), 0.3 * z),
     "minimum": lambda z: torch.minimum(ROW, z * z),
     "masked fill": lambda z: z.masked_fill(z < 0, 0.5) * z,
-    "remainder": lambda z: torch.sin(torch.remainder(3 * z, 1.0)),
+    "remainder": lambda z: torch.sin(torch.remainder(3 * z - 5, 1.0)),
+    "fmod": lambda z: torch.sin(torch.fmod(3 * z - 5, 1.0)),
 }
 ARITHMETIC = {
     "constants": lambda z: (3 - z) * ROW / 2 - (-z) + ROW - 0.5 * z,

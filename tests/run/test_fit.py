@@ -4,6 +4,7 @@ import math
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 
 from piop import generate
 from piop.datasets import Dataset
@@ -14,6 +15,7 @@ from piop.report import draw_run
 from piop.run import Run, fit, resume
 from piop.run.data import training_and_held_out
 from piop.run.folder import RunFolder
+from tests.small_heat import HEAT
 
 
 def strip(run):
@@ -417,6 +419,58 @@ def test_data_in_a_file_are_split_the_same_way_when_loaded_again(heat, tmp_path)
     first = json.loads((tmp_path / "r" / "evaluation.json").read_text())["relative_l2"]
     assert Run.load(run.path).evaluate(write=False)["relative_l2"] == first
     assert resume(run.path, steps=4, samples=0).metrics[-1]["step"] == 4
+
+
+def test_held_out_data_are_judged_as_they_are_or_not_at_all(heat, tmp_path):
+    path = tmp_path / "d.nc"
+    generate(heat, 12, path)
+    run = fit(heat, steps=1, out=tmp_path / "r", data=path, physics=False, samples=2)
+    for given in ({"at": {"t": [2.0], "x": [0.1, 0.2]}}, {"sensors": {"u0": (4, "grid")}}):
+        with pytest.raises(UsageError, match="have points and sensors of their own"):
+            run.evaluate(2, write=False, **given)
+    with pytest.raises(UsageError, match="at, sensors and seed are for inputs that are drawn"):
+        run.evaluate(2, seed=5, write=False)
+    before = (run.path / "config.json").read_bytes()
+    path.unlink()
+    generate(heat, 12, path, seed=3)
+    with pytest.raises(UsageError, match="has changed since the run began"):
+        resume(run.path, steps=3, learning_rate=0.5)
+    with pytest.raises(DataError, match=r"has changed since the run began.*--data"):
+        Run.load(run.path).evaluate(write=False)
+    assert (run.path / "config.json").read_bytes() == before
+    assert Run.load(run.path).evaluate(write=False, data=path)["samples"] == 12
+
+
+@pytest.mark.parametrize("physics", [True, False])
+def test_data_may_lack_an_auxiliary_unknown(tmp_path, physics):
+    text = HEAT.replace(
+        "unknowns: [u]", "unknowns: [u]\nauxiliary: {p: {equation: -lap(p) = u, mean: 0}}"
+    )
+    problem = Problem.from_yaml(text)
+    generate(problem, 12, tmp_path / "d.nc")
+    with xr.open_dataset(tmp_path / "d.nc", engine="h5netcdf") as whole:
+        whole.drop_vars("p").to_netcdf(tmp_path / "u.nc", engine="h5netcdf")
+    own = {"data": tmp_path / "u.nc", "physics": physics, "samples": 0}
+    run = fit(problem, steps=2, out=tmp_path / "r", **own)
+    assert math.isfinite(run.metrics[-1]["loss"])
+
+
+def test_data_of_a_problem_without_inputs_are_judged(tmp_path):
+    problem = Problem(
+        name="cooling",
+        time={"t": [0, 1]},
+        space={"x": [0, 2]},
+        unknowns=["u"],
+        equations=["dt(u) = 0.05*dxx(u)"],
+        initial={"u": "cos(pi*x)"},
+        boundary={"x": "periodic"},
+        save={"t": 3, "x": 8},
+    )
+    generate(problem, 24, tmp_path / "d.nc", noise=0.01)
+    run = fit(problem, steps=1, out=tmp_path / "r", data=tmp_path / "d.nc", physics=False)
+    errors = run.evaluate(write=False)["relative_l2"]["per_sample"]
+    assert len(errors) == 2
+    assert run.evaluate(write=False, data=tmp_path / "d.nc")["samples"] == 24
 
 
 def test_an_evaluation_without_the_data_of_the_run_keeps_the_one_before(heat, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from piop import generate
 from piop.errors import DamagedFileError, TrainingError, UsageError
 from piop.folder_lock import one_writer
+from piop.problem import Problem
 from piop.report import draw_run
 from piop.run import Run, fit, resume
 from piop.run.folder import MEMBERS
@@ -234,6 +235,16 @@ def test_a_folder_half_emptied_by_force_can_be_replaced(heat, copy, removed):
     for path in (copy / name for name in MEMBERS[:removed]):
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
     assert len(fit(heat, steps=1, out=copy, samples=0, force=True).metrics) == 1
+
+
+def test_a_spec_of_the_user_is_not_overwritten(heat, tmp_path):
+    own = tmp_path / "mine" / "spec.yaml"
+    own.parent.mkdir()
+    own.write_text("# mine\n" + heat.to_yaml())
+    before = own.read_bytes()
+    with pytest.raises(UsageError, match="exists already"):
+        fit(Problem.from_file(own), steps=1, out=own.parent, samples=0)
+    assert own.read_bytes() == before
 
 
 def test_a_full_disk_before_the_config_does_not_advise_a_resume(heat, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from piop.errors import PiopError, UsageError
+from piop.errors import DataError, PiopError, UsageError
 from piop.problem import Problem
 from piop.report import figures
 from piop.run import Run, fit, resume
@@ -160,6 +160,13 @@ def test_an_existing_file_is_kept(copy, tmp_path):
     assert copy.report(path, force=True).read_text().startswith("<!DOCTYPE html>")
     copy.report()
     assert copy.report() == copy.path / "report.html"  # its own is replaced
+
+
+def test_data_that_cannot_be_used_leave_the_report(copy, tmp_path):
+    before = copy.report().read_bytes()
+    with pytest.raises(DataError, match="no such file"):
+        copy.report(data=tmp_path / "none.nc")
+    assert (copy.path / "report.html").read_bytes() == before
 
 
 def test_a_full_disk_keeps_the_last_report(copy, monkeypatch):

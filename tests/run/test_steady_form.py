@@ -5,6 +5,7 @@ import warnings
 import pytest
 import torch
 
+from piop.problem import Problem
 from piop.run import fit
 from piop.training.loop.gradients import CompiledGradients
 from tests.run.test_integral_form import parts_of
@@ -27,6 +28,24 @@ def test_a_flow_is_learned_in_steps_in_which_random_points_learn_nothing(creepin
     for name in ("u", "p"):
         assert linearised[name] < strong[name] / 3
         assert linearised[name] < 0.15
+
+
+@pytest.mark.parametrize("axes", ["x", "xy"])
+def test_periodic_boxes_are_trained(axes, tmp_path):
+    wave = {"law": "gaussian_random_field", "tau": 3, "alpha": 4, "modes": 2, "scale": 1e3}
+    problem = Problem(
+        name="periodic",
+        space={name: [0, 1] for name in axes},
+        unknowns=["u"],
+        inputs={"f": {"of": list(axes), **wave}},
+        equations=["u - 0.01*lap(u) + u**3 = f"],
+        boundary=dict.fromkeys(axes, "periodic"),
+        sensors={"f": {"count": [8] * len(axes), "place": "grid"}},
+        save=dict.fromkeys(axes, 16),
+    )
+    run = fit(problem, steps=2, out=tmp_path / "run", samples=2, calibrate=0)
+    assert len(run.statistics.lattice) == 1 + len(axes)
+    assert run.metrics[-1]["step"] == 2
 
 
 def test_a_step_is_traced_to_be_compiled(creeping_flow, tmp_path):

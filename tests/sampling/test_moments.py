@@ -52,6 +52,20 @@ def test_statistics_are_those_of_draws_over_the_domain(law, of, item, problem, a
     assert std == pytest.approx(float(values.std()), rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "mean", "std"),
+    [
+        (1.0, 1.0 + 1e-7, 1.0, 1e-7 / math.sqrt(12)),
+        (2.0, 2.002, 2.001, 0.002 / math.sqrt(12)),
+        (1.0, math.e, math.e - 1, math.sqrt((math.e**2 - 1) / 2 - (math.e - 1) ** 2)),
+    ],
+)
+def test_moments_of_a_logarithm_that_is_uniform(item, problem, low, high, mean, std):
+    one = item("c", [], laws.LogUniform(low, high))
+    found = input_sampler(problem(one), one).moments()
+    assert found == pytest.approx((mean, std), rel=1e-4)
+
+
 def test_what_never_varies_is_interpolated_with_unit_deviation(item, problem):
     p = problem(item("a", [], laws.Constant(3.0)), item("b", [], laws.LogUniform(2.0, 2.0)))
     assert moments(p) == {"a": (3.0, 0.0), "b": (2.0, 0.0)}

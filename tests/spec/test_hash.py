@@ -88,6 +88,23 @@ def test_another_problem_has_another_hash(changes):
     assert Problem.from_yaml(problem.to_yaml()) == problem
 
 
+def test_parameters_of_a_shape_count():
+    disks = [
+        Problem(
+            name="disk",
+            space={"x": [0, 1], "y": [0, 1]},
+            parameters={"R": radius},
+            domain={"disk": [0.5, 0.5, "R"]},
+            unknowns=["u"],
+            equations=["-lap(u) = 1"],
+            boundary={"rest": {"dirichlet": {"u": 0}}},
+        )
+        for radius in (0.2, 0.4, 0.4)
+    ]
+    assert disks[0] != disks[1]
+    assert disks[1] == disks[2] == Problem.from_yaml(disks[1].to_yaml())
+
+
 def test_yaml_gives_the_same_hash_and_its_spec_comes_back():
     problem = Problem.from_yaml(TEXT)
     assert problem.hash == BURGERS.hash

@@ -33,6 +33,15 @@ def problem(**changes):
     return Problem(**{**words, **changes})
 
 
+WALLS = {"x": "periodic", "y.max": {"dirichlet": {"u": 0}}}
+PLANE = {
+    "space": {"x": [0, 1], "y": [0, 1]},
+    "equations": ["dt(u) = 0.1*lap(u)"],
+    "inputs": {"u0": {"of": ["x", "y"], "law": "gaussian_random_field", "tau": 5, "alpha": 4}},
+    "boundary": {**WALLS, "y.min": {"dirichlet": {"u": 0}}},
+}
+
+
 @pytest.mark.parametrize(
     ("changes", "axes"),
     [
@@ -40,11 +49,19 @@ def problem(**changes):
         ({"equations": ["dt(u) = 0.1*dxx(u) + sin(2*pi*x)"]}, ()),
         ({"initial": {"u": "u0*cos(2*pi*x)"}}, ()),
         ({"equations": ["dt(u) = 0.1*dxx(u) + t"]}, ("x",)),
+        (PLANE, ("x",)),
+        (PLANE | {"boundary": {**WALLS, "y.min": {"dirichlet": {"u": "sin(2*pi*x)"}}}}, ()),
+        (PLANE | {"boundary": {**WALLS, "y.min": "dy(u) + u = cos(2*pi*x)"}}, ()),
     ],
 )
 def test_an_axis_is_homogeneous_unless_its_coordinate_is_named(changes, axes):
     found = problem(**changes)
     assert homogeneous_axes(found, decide_constraints(found)) == axes
+
+
+def test_no_axis_of_unknown_equations_is_homogeneous():
+    era5 = Problem.from_file("era5")
+    assert homogeneous_axes(era5, decide_constraints(era5)) == ()
 
 
 def test_an_axis_whose_period_is_a_soft_constraint_is_not_homogeneous():

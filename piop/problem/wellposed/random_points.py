@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sympy import Expr
 
 from piop.expression.functions import evaluate
+from piop.spec.distributions import Integer
 
 if TYPE_CHECKING:
     from piop.problem.problem import Problem
@@ -42,6 +43,10 @@ class RandomPoints:
         }
         for item in problem.inputs:
             if item.distribution is not None and (ends := item.distribution.extremes):
+                if isinstance(item.distribution, Integer):
+                    drawn = self.random.integers(int(ends[0]), int(ends[-1]) + 1, POINTS)
+                    self.values[item.symbol] = drawn.astype(float)
+                    continue
                 drawn = self.random.random(POINTS)
                 self.values[item.symbol] = ends[0] + (ends[-1] - ends[0]) * drawn
 

@@ -78,11 +78,18 @@ def step(x: StreamTensor, *args: Any) -> Tensor:
     raise NoRuleError("a step function")
 
 
-@rule("remainder", "fmod", "__mod__")
+@rule("remainder", "__mod__")
 def remainder(x: StreamTensor, divisor: Any) -> StreamTensor:
     """Wrap a coordinate into a period: the streams do not change."""
     require_constant("remainder with a divisor that depends on the queries", divisor)
     return x + (torch.remainder(x.value, divisor) - x.value).detach()
+
+
+@rule("fmod")
+def fmod(x: StreamTensor, divisor: Any) -> StreamTensor:
+    """The same with the sign of the dividend."""
+    require_constant("fmod with a divisor that depends on the queries", divisor)
+    return x + (torch.fmod(x.value, divisor) - x.value).detach()
 
 
 @rule("clamp", "clip")

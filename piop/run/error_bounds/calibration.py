@@ -16,7 +16,7 @@ from torch import Tensor
 from piop.arguments import whole_number
 from piop.errors import NotSupportedError, UsageError
 from piop.fields import FunctionSamples
-from piop.metrics import rank_correlation, relative_l2
+from piop.metrics import error_over_time, rank_correlation, relative_l2
 from piop.problem import Problem
 from piop.run.error_bounds.coarse_choice import coarse_differences
 from piop.run.error_bounds.conformal import bounding_score, coverage
@@ -432,10 +432,7 @@ def errors_over_time(
     for name in problem.unknowns:
         if name in held_out.truth:
             both = (prediction[name], held_out.truth[name])
-            predicted, truth = (v.double().cpu().reshape(*v.shape[:2], -1) for v in both)
-            error = (predicted - truth).square().mean(2).sqrt()
-            size = truth.square().mean((1, 2)).sqrt()
-            found.append(_nan_as_infinite(error / size[:, None]))
+            found.append(_nan_as_infinite(error_over_time(*(v.double().cpu() for v in both))))
     largest = torch.stack(found).amax(0)
     if held_out.error_estimate is None:
         return largest

@@ -29,7 +29,7 @@ def lattice_residual(
             evaluated on.
         derived: Functions that lifts may contain beside the inputs.
     """
-    if problem.pde.periodic:
+    if problem.pde.periodic and problem.time is not None:
         return integral_residual(problem, lattice, scale, derived)
     return linearise(problem, lattice, scale.tolist(), derived)
 

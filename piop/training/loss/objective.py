@@ -209,7 +209,8 @@ class ResidualLoss(nn.Module):
                 values = self.operator(seen.inputs, seen.queries, seen.lift)
         known = seen.targets.isfinite()
         error = torch.where(known, values - seen.targets, 0.0) / self.operator.scale
-        weight = relative_weight(seen.size / self.operator.scale**2)
+        size = seen.size.nan_to_num(0.0)  # of a channel without data, whose errors are zero
+        weight = relative_weight(size / self.operator.scale**2)
         return error * weight.sqrt()[:, None, :], seen.known
 
 
