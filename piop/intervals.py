@@ -267,13 +267,25 @@ def _decreasing(function: Callable[[Tensor], Tensor]) -> Callable[[Interval], In
 
 
 def _cosine(a: Interval) -> Interval:
-    ends = Interval(a.low.cos(), a.high.cos())
-    turn = 2 * math.pi
-    top = (a.high / turn).floor() >= (a.low / turn).ceil()
-    bottom = ((a.high - math.pi) / turn).floor() >= ((a.low - math.pi) / turn).ceil()
+    return _wave(a, torch.cos, 0.0)
+
+
+def _sine(a: Interval) -> Interval:
+    return _wave(a, torch.sin, 0.5 * math.pi)
+
+
+def _wave(a: Interval, function: Callable[[Tensor], Tensor], first: float) -> Interval:
+    """Enclose a sine or cosine whose first maximum is at ``first``."""
+    ends = Interval(function(a.low), function(a.high))
+
+    def holds(extremum: float) -> Tensor:
+        turns = [(end - extremum) / (2 * math.pi) for end in (a.low, a.high)]
+        return turns[1].floor() >= turns[0].ceil()
+
+    low, high = torch.minimum(ends.low, ends.high), torch.maximum(ends.low, ends.high)
     return Interval(
-        torch.where(bottom, -1.0, torch.minimum(ends.low, ends.high)).nan_to_num(-1.0),
-        torch.where(top, 1.0, torch.maximum(ends.low, ends.high)).nan_to_num(1.0),
+        torch.where(holds(first + math.pi), -1.0, low).nan_to_num(-1.0),
+        torch.where(holds(first), 1.0, high).nan_to_num(1.0),
     )
 
 
@@ -335,7 +347,7 @@ _ENCLOSURES: dict[Any, Callable[..., Interval]] = {
     },
     torch.heaviside: lambda a, middle: _increasing(lambda x: torch.heaviside(x, middle))(a),
     torch.cos: _cosine,
-    torch.sin: lambda a: _cosine(a - 0.5 * math.pi),
+    torch.sin: _sine,
     torch.tan: _tangent,
     torch.acos: _decreasing(torch.acos),
     torch.rsqrt: _decreasing(torch.rsqrt),

@@ -70,6 +70,12 @@ def test_a_function_that_reads_its_argument_once_is_enclosed_exactly(expression)
     assert high == pytest.approx(float(values.max()), abs=1e-7)
 
 
+def test_a_sine_is_zero_where_it_is():
+    assert enclosed(sympy.sin(x), (0.0, 0.5))[0] == 0.0
+    assert enclosed(sympy.sin(x), (1.0, 1.0))[1] == 1.0
+    assert enclosed(sympy.sin(x), (-2.0, 1.0))[0] == -1.0
+
+
 def test_a_pole_or_an_unbounded_value_has_no_bound():
     assert enclosed(1 / x, (-1.0, 2.0)) == (-math.inf, math.inf)
     assert enclosed(1 / x, (0.0, 1.0)) == (1.0, math.inf)

@@ -133,7 +133,7 @@ class _Reader:
         if not term.derivatives:
             if any(self._slopes(value) for value in term.values):
                 raise NotSupportedError(f"the term {term.expression}, which is no flux")
-            self.rest[row] += term.expression
+            self.rest[row] += differentiate(term.expression)
             return
         outer: Any = term.derivatives[0]
         if len(outer.variables) > 1 or self._slopes(outer.expr):
@@ -153,7 +153,7 @@ class _Reader:
             self.mass[row, column] += entry
 
     def _add_flux(self, row: int, coefficient: Expr, inner: Expr, symbol: Any) -> None:
-        axis = self.space.index(symbol)
+        axis, coefficient = self.space.index(symbol), differentiate(coefficient)
         self.fluxes[axis][row] += coefficient * inner
         if symbol in coefficient.free_symbols:
             if any(coefficient.has(r) for r in self.rough):

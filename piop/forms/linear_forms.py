@@ -129,9 +129,9 @@ class _Reader:
         """Sort every term of a residual."""
         for term in read_terms(residual, [self.unknown]):
             if not term.holders:
-                self.source += term.expression
+                self.source += differentiate(term.expression)
             elif self._holder(term) == self.unknown:
-                self.reaction += term.coefficient
+                self.reaction += differentiate(term.coefficient)
             elif not term.derivatives:
                 raise NotSupportedError(f"the term {term.expression} is nonlinear")
             elif term.coefficient.has(*self.fields):

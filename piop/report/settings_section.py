@@ -44,7 +44,7 @@ def settings_section(
     return joined(
         [
             element("h3", "The command that makes this run again, in its folder"),
-            element("pre", command(problem, config, record.get("data"))),
+            element("pre", command(problem, config, record.get("data"), record.get("start"))),
             _caution(config),
             element("h3", "Versions and seeds"),
             table(rows),
@@ -56,7 +56,12 @@ def settings_section(
     )
 
 
-def command(problem: Problem, config: TrainingConfig, data: Mapping[str, Any] | None) -> str:
+def command(
+    problem: Problem,
+    config: TrainingConfig,
+    data: Mapping[str, Any] | None,
+    start: str | None = None,
+) -> str:
     """Return the command that makes a run again, with every setting that is not the usual one."""
     machine, budget = config.machine, config.budget
     words = ["piop", "solve", "spec.yaml", "--backbone", config.backbone]
@@ -71,6 +76,7 @@ def command(problem: Problem, config: TrainingConfig, data: Mapping[str, Any] | 
     if data is not None:
         words += ["--data", str(data.get("path") or "FILE")]
     words += [] if config.physics else ["--no-physics"]
+    words += [] if start is None else ["--from", start]
     for key, value in _changed(problem, config).items():
         words += ["--set", f"{key}={_setting(value)}"]
     return shlex.join(words)

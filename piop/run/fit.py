@@ -50,7 +50,7 @@ from piop.training.loop.callbacks import (
     TrainingEvent,
     on_rows,
 )
-from piop.training.loop.checkpoint import Row, read_metrics, read_weights
+from piop.training.loop.checkpoint import Row, has_checkpoint, read_metrics, read_weights
 from piop.training.loop.compilation import StepGradients
 from piop.training.loop.gradients import profile_eager
 from piop.training.loop.out_of_memory import as_settings, explain_out_of_memory, smaller_batch
@@ -174,16 +174,15 @@ def fit(
         job = plan_job(problem, config, settings, given, processes)
         config = job.config
         require_work(config, data is not None, processes)
-        initial = None
+        start, initial = None, None
         if init_from is not None:
-            other = RunFolder(init_from, "init_from")
-            other.read_config()
-            initial = read_weights(other.files)
+            start = RunFolder(init_from, "init_from").path.resolve()
+            initial = _weights_of(start)
 
         def begin() -> None:
             folder.make()
             _write_alone(folder, stack)
-            folder.begin(problem, config, job.statistics, job.record, force)
+            folder.begin(problem, config, job.statistics, job.record, force, start)
 
         judging = Judging(samples, calibrate)
         return _train(folder, job, called, phases, profile, judging, initial, begin)
@@ -269,7 +268,10 @@ def resume(
         found = None if given is None else usable_data(problem, config, given.dataset)
         job = Job(problem, config, statistics, found, recorded, processes)
         judging = Judging(samples, calibrate)
-        return _train(folder, job, called, phases, profile, judging, begin=begin)
+        initial = None
+        if (start := record.get("start")) and not has_checkpoint(folder.files):
+            initial = _weights_of(start)
+        return _train(folder, job, called, phases, profile, judging, initial, begin)
 
 
 def _write_alone(folder: RunFolder, stack: ExitStack) -> None:
@@ -537,10 +539,24 @@ def _memory_advice(
     )
 
 
+def _weights_of(path: str | Path) -> dict[str, torch.Tensor]:
+    """Return the weights of the run that another one starts from.
+
+    Raises:
+        UsageError: If it is no run folder.
+    """
+    folder = RunFolder(path, "init_from")
+    folder.read_config()
+    return read_weights(folder.files)
+
+
 def _load_backbone(operator: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
     """Start from the network of another run, but keep the scales of this one."""
     own = operator.state_dict()
     taken = {k: v for k, v in weights.items() if k.startswith("backbone.")}
+    if fewer := {k for k in own if k.startswith("backbone.")} - taken.keys():
+        message = f"has no {min(fewer)}, and {len(fewer)} in all are missing"
+        raise UsageError(f"init_from: the network of that run differs from this one: it {message}")
     try:
         operator.load_state_dict({**own, **taken})
     except RuntimeError as error:

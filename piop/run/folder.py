@@ -118,8 +118,17 @@ class RunFolder:
         statistics: Statistics,
         data: Mapping[str, Any] | None,
         force: bool = False,
+        start: Path | None = None,
     ) -> None:
         """Empty the folder of a run before, and write the spec and the config.
+
+        Args:
+            problem: The problem.
+            config: The configuration of the training.
+            statistics: Typical sizes.
+            data: The record of the data; None without.
+            force: Whether a run folder may be replaced.
+            start: The run whose weights the training starts from; None for fresh ones.
 
         Raises:
             UsageError: If it holds something by now that may not be replaced.
@@ -137,6 +146,7 @@ class RunFolder:
             "training": config.to_json(),
             "statistics": statistics.to_json(),
             "data": dict(data) if data else None,
+            "start": None if start is None else str(start),
         }
         self.files.write({SPEC: problem.to_yaml().encode(), CONFIG: json_bytes(record)})
 

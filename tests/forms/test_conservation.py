@@ -28,6 +28,18 @@ def test_coefficients_masses_and_sources_find_their_places():
 
 
 @pytest.mark.parametrize(
+    ("written", "plain"),
+    [
+        ("dt(u) + dx(u**2) = dx(sin(2*pi*x))", "dt(u) + dx(u**2) = 2*pi*cos(2*pi*x)"),
+        ("dt(u) + dx(sin(2*pi*x))*dx(u**2) = 0", "dt(u) + 2*pi*cos(2*pi*x)*dx(u**2) = 0"),
+    ],
+)
+def test_derivatives_of_what_is_known_are_carried_out(written, plain):
+    found, expected = (read_conservation_law(law(e).pde) for e in (written, plain))
+    assert (found.fluxes, found.source) == (expected.fluxes, expected.source)
+
+
+@pytest.mark.parametrize(
     ("equation", "reason"),
     [
         ("dt(u) + d(u**2/2, x) = dxx(u)", "of an order above one"),

@@ -33,6 +33,7 @@ def steady(*equations, space="x", **words):
         ("2*x - u = div(exp(x)*grad(u))", "exp(x)", "-1", "-2*x"),
         ("div(exp(x)*grad(u)) = u", "-exp(x)", "-1", "0"),
         ("-d(where(x < 0.5, 1, 9)*dx(u), x) = 0", "where(x < 0.5, 1, 9)", "0", "0"),
+        ("-dxx(u) + dx(x**2)*u = dx(sin(x))", "1", "2*x", "cos(x)"),
     ],
 )
 def test_terms_are_sorted(equation, diffusion, reaction, source):

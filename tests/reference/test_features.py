@@ -284,3 +284,22 @@ def test_boxes_of_values_between_points_cover_the_axis_once():
     assert int(at_peak.sum()) == 2
     assert float(boxes.reach[order][at_peak].max()) < 0.02
     assert own.smooth_inside
+
+
+def test_a_diffusion_that_vanishes_at_the_start_is_no_resistance():
+    problem = Problem(
+        name="thaw",
+        time={"t": [0, 0.5]},
+        space={"x": [0, 1]},
+        unknowns=["u"],
+        equations=["dt(u) = 0.02*sin(pi*t)*dxx(u)"],
+        initial={"u": "cos(2*pi*x)"},
+        boundary={"x": "periodic"},
+        save={"t": 3, "x": 16},
+    )
+    solved = problem.solve_reference({})
+    exponent = -0.02 * 4 * math.pi * (1 - math.cos(math.pi * 0.5))  # (2π)² ∫ sin(πt) dt
+    x = solved.axes[0]
+    truth = math.exp(exponent) * torch.cos(2 * math.pi * x)
+    torch.testing.assert_close(solved.values["u"][0, -1], truth, rtol=0, atol=1e-6)
+    assert bool(solved.accepted.all())

@@ -90,6 +90,10 @@ def test_a_run_can_start_from_another(heat, trained, tmp_path):
         heat, steps=1, out=tmp_path / "r", samples=0, precision="float64", init_from=trained.path
     )
     assert run.metrics[0]["loss"] < 0.5 * trained.metrics[0]["loss"]
+    for file in (run.path / "state").iterdir():  # as where it is killed before the first checkpoint
+        file.unlink()
+    again = resume(run.path, steps=1, samples=0)
+    assert again.metrics[0]["loss"] == run.metrics[0]["loss"]
 
 
 def test_settings_may_be_arguments_of_their_own(heat, tmp_path):
@@ -113,6 +117,8 @@ def test_a_start_from_another_network_is_refused_in_a_line_and_leaves_nothing(
 ):
     with pytest.raises(UsageError, match=r"differs from this one: size mismatch.*more$"):
         fit(heat, steps=1, out=tmp_path / "r", init_from=trained.path, settings={"width": 16})
+    with pytest.raises(UsageError, match=r"differs from this one: it has no backbone\."):
+        fit(heat, steps=1, out=tmp_path / "r", init_from=trained.path, settings={"blocks": 3})
     assert not (tmp_path / "r").exists()
 
 

@@ -198,6 +198,7 @@ def test_the_command_makes_the_same_settings(tmp_path, heat):
         "--threads 1 --data 'my data.nc'"
     )
     assert configure(heat, start, None, parse_settings(tuple(words[1:]))) == config
+    assert command(heat, config, None, "/runs/first").split(" --set ")[0].endswith("first")
 
 
 def test_a_resumed_run_that_is_interrupted_is_reported(heat, tmp_path):

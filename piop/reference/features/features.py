@@ -34,6 +34,8 @@ from piop.reference.features.stored import StoredValues
 from piop.reference.features.support import Face, Region, Support
 from piop.reference.input_values import Sources
 
+_ROUNDING = 1e-12
+"""Relative to the largest value of a coefficient: below it, it is zero."""
 _GROWTH = 0.1
 """Growth of the longest step with the distance from where the data vary faster."""
 _AT_KINKS = 16.0
@@ -391,13 +393,14 @@ class Features:
 def resistances(sources: Sources) -> list[Expr]:
     """Inverses of diffusion coefficients: where one dips, a solution rises.
 
-    Those of coefficients that are zero somewhere are left out.
+    Those of coefficients that are zero somewhere, up to rounding, are left out.
     """
     found = []
     for coefficient in diffusion_in(sources.problem):
         values = KnownValues(sources, coefficient)
         inside = values.enclose(values.boxes())
-        if not bool((inside.low <= 0).logical_and(inside.high >= 0).any()):
+        least = _ROUNDING * float(inside.size.max())
+        if not bool((inside.low <= least).logical_and(inside.high >= -least).any()):
             found.append(1 / coefficient)
     return found
 

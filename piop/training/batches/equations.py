@@ -135,8 +135,11 @@ class EquationSource(BatchSource):
         shared = draws
         if self.config.shared:  # the points of sample 0, on every process
             shared = replace(draws, index=draws.index.new_zeros(1))
+        placed = shared
+        if self.residual.same_points:  # those of sample 0 too, whatever functions this process has
+            placed = replace(draws, index=torch.zeros_like(draws.index))
         part = horizon(fraction, self.sampling)
-        equations = self._points(EQUATIONS, self.residual, functions, self._place(shared), part)
+        equations = self._points(EQUATIONS, self.residual, functions, self._place(placed), part)
         weight = self._step_weights(part, equations.queries.shape[1])
         equations = replace(equations, weight=weight)
         conditions = {}

@@ -79,6 +79,11 @@ def save_checkpoint(
     files.write(new, {CHECKPOINT: PREVIOUS} if keep else {}, {METRICS: metrics})
 
 
+def has_checkpoint(files: RunFiles) -> bool:
+    """Whether there is a checkpoint, whole or not."""
+    return any((files.folder / name).exists() for name in (CHECKPOINT, PREVIOUS))
+
+
 def read_checkpoint(files: RunFiles, device: torch.device) -> tuple[dict[str, Any], bool] | None:
     """Read the last whole checkpoint; tensors and plain values only, no code is run.
 
