@@ -181,7 +181,7 @@ def predict(
     channels = loaded.problem.channels
     arrays = {str(name): variable for name, variable in found.data_vars.items()}
     values = {name: arrays.pop(name).values for name in channels}
-    made_from = {"run": str(run), "input": str(source)}
+    made_from = {"run": str(run), "input": None if source is None else str(source)}
     if refine:
         made_from["refined"] = found.attrs["refined"]
     if tolerance is not None:

@@ -232,11 +232,6 @@ def _all_finite(values: Mapping[str, Tensor]) -> Tensor:
     return torch.stack([v.flatten(1).isfinite().all(1) for v in values.values()]).all(0)
 
 
-def finite_samples(truth: Mapping[str, Tensor], prediction: Mapping[str, Tensor]) -> Tensor:
-    """Mark the samples ``[B]`` whose references and predictions are finite numbers."""
-    return _all_finite(truth) & _all_finite(prediction)
-
-
 def comparable_samples(
     problem: Problem, held_out: HeldOut, prediction: Mapping[str, Tensor]
 ) -> tuple[Tensor, list[str]]:

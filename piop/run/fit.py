@@ -15,6 +15,7 @@ import torch
 
 from piop.arguments import callback, flag, mapping, whole_number
 from piop.datasets import AnyDataset
+from piop.datasets.writer import check_names
 from piop.errors import TrainingError, UsageError, noting_interrupt
 from piop.extras import require_extra
 from piop.job_phases import JobPhase, JobPhases
@@ -154,6 +155,7 @@ def fit(
         stack.callback(phases.finish)
         phases.enter(JobPhase.PREPARING)
         problem.capabilities.training(physics).require()
+        check_names(problem)  # predictions could not be written
         if problem.learn is not None:
             require_pairs(problem, data is not None)
             problem, physics = problem.inverse(), False

@@ -461,6 +461,14 @@ def test_data_may_lack_an_auxiliary_unknown(tmp_path, physics):
     assert math.isfinite(run.metrics[-1]["loss"])
 
 
+def test_a_name_that_files_reserve_is_refused_before_the_training(tmp_path):
+    text = HEAT.replace("[u]", "[point]").replace("u: u0", "point: u0")
+    problem = Problem.from_yaml(text.replace("(u)", "(point)"))
+    with pytest.raises(DataError, match="'point' is a name that data files use"):
+        fit(problem, steps=1, out=tmp_path / "r")
+    assert not (tmp_path / "r").exists()
+
+
 def test_data_of_a_problem_without_inputs_are_judged(tmp_path):
     problem = Problem(
         name="cooling",

@@ -12,10 +12,12 @@ calibration as in Vovk 2012 (1209.2673), prop. 2a.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 
 from scipy.special import betaincinv
 from torch import Tensor
 
+from piop.arguments import real_number
 from piop.errors import UsageError
 
 ROUNDING = 1e-9
@@ -30,10 +32,10 @@ def check_confidence(confidence: float) -> float:
     Raises:
         UsageError: If it is none.
     """
-    number = isinstance(confidence, int | float) and not isinstance(confidence, bool)
-    if not number or not 0 < confidence < 1:
-        raise UsageError(f"confidence: {confidence!r} is not a number between 0 and 1, such as 0.9")
-    return float(confidence)
+    with suppress(UsageError):
+        if 0 < (found := real_number("confidence", confidence)) < 1:
+            return found
+    raise UsageError(f"confidence: {confidence!r} is not a number between 0 and 1, such as 0.9")
 
 
 def fewest_scores(confidence: float) -> int:

@@ -1,5 +1,6 @@
 """Bounds of the next score: ranks, and how often they hold."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -54,3 +55,7 @@ def test_the_coverage_of_one_calibration_is_spread_as_stated():
 def test_a_confidence_is_between_zero_and_one(wrong):
     with pytest.raises(UsageError, match=r"confidence: .* between 0 and 1"):
         check_confidence(wrong)
+
+
+def test_a_confidence_may_be_a_number_of_numpy():
+    assert check_confidence(np.float32(0.5)) == 0.5
