@@ -135,15 +135,12 @@ def _axis(names: Names, text: Text, name: str, issues: list[Issue]) -> Symbol | 
 
 def _check_names(spec: Spec, issues: list[Issue]) -> None:
     first: dict[str, tuple[str, Place]] = {}
-    coordinates, normals = (*spec.time, *spec.space), {f"n{axis}" for axis in spec.space}
+    coordinates = (*spec.time, *spec.space)
     for section, name, place in declarations(spec):
         if not NAME.match(name):
             refuse(issues, place, f"{section}: '{shortened(name)}' is not a name", NAME_HINT)
         elif name in RESERVED or short_derivative(name, coordinates):
             refuse(issues, place, f"{section}: '{name}' is reserved", "Choose another name.")
-        elif name in normals:
-            message = f"{section}: '{name}' is the outward normal in conditions on a boundary"
-            refuse(issues, place, message, "Choose another name.")
         elif name in first:
             where = f" in line {first[name][1].line}" if first[name][1].line else ""
             message = f"{section}: '{name}' is declared twice; first under {first[name][0]}{where}"

@@ -159,7 +159,6 @@ CASES = [
     ("name: heat", "name: heat\nlearn: {from: u}", (3, 8), "'to' is missing", ""),
     ("name: heat", "name: heat\nlearn: {from: u, to: u0, noise: -1}", (3, 33), "a number from 0 on", ""),
     ("name: heat", "name: heat\ngauge: {u: {mean: 0}}", (3, 9), "the mean of u is fixed already", ""),
-    ("nu: 0.01", "nu: 0.01, nx: 3", (5, 24), "'nx' is the outward normal", "another name"),
     ("name: heat", "name: heat\ngauge: {u: {}}", (3, 12), "'mean' is missing", ""),
     ("name: heat", "name: heat\nsensors: {u: {count: 3}}", (3, 11), "'u' is not an input", ""),
     ("name: heat", "name: heat\nsensors: {u0: {place: random}}", (3, 23), "'random' is not one of grid", ""),
