@@ -232,6 +232,22 @@ def test_a_driven_poisson_equation_needs_a_mean_of_zero():
     )
 
 
+def test_a_background_may_take_the_mean_of_the_data_away():
+    """As of ions at rest, which electrons balance: -lap(phi) = n - 1."""
+    words = {
+        "name": "plasma",
+        "time": {"t": [0, 1]},
+        "space": {"x": [0, 1]},
+        "unknowns": ["n"],
+        "auxiliary": {"phi": {"equation": "-dxx(phi) = n - 1", "mean": 0}},
+        "equations": ["dt(n) = dx(n*dx(phi)) + 0.01*dxx(n)"],
+        "boundary": {"x": "periodic"},
+    }
+    Problem(**words, initial={"n": "1 + 0.1*sin(2*pi*x)"})
+    with pytest.raises(SpecError, match=r"mean is 0\.5; on a periodic box it must be 0"):
+        Problem(**words, initial={"n": "1.5 + 0.1*sin(2*pi*x)"})
+
+
 def test_a_constant_left_free_needs_a_gauge_and_a_fixed_one_has_none():
     assert "gauge: {u: {mean: 0}}" in only(edit(POISSON, ("gauge: {u: {mean: 0}}\n", "")))
     assert "Leave the gauge out" in only(edit(POISSON, ("-lap(u)", "u - lap(u)")))

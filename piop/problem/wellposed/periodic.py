@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -178,18 +178,14 @@ class _Driver:
         self, driver: Expr, place: Place, seen: frozenset[str] = frozenset()
     ) -> Iterator[Issue]:
         """Refuse a driver with a mean; unknowns in it are followed to their data and sources."""
-        unsolvable = f"then the equation for {self.name} has no solution"
         linear, nonlinear, free = split_terms(self.problem.pde, driver)
-        explicit = []
-        for term in free:
-            found = [i for i in self.problem.inputs if term.has(i.symbol)]
-            if not found:
-                explicit.append(term)
-            for item in found:
-                own, over = item.distribution, {c.name for c in self.problem.space}
-                if own is not None and not own.mean_is_zero and {*item.of} <= over:
-                    message = f"its samples have a mean, and {unsolvable}"
-                    yield self.problem.spec.issue(f"inputs.{item.name}", message, own.without_mean)
+        followed = [t for t in linear if t.unknown not in seen and not any(t.order)]
+        followed = [t for t in followed if t.coefficient.is_number]
+        explicit = yield from self._without_inputs(free)
+        for term in followed:  # a mean of the data may be taken away, as by a background of -1
+            if (found := self.resolved.initial.get((term.unknown, 0))) is not None:
+                data = yield from self._without_inputs(additive_terms(found[0]))
+                explicit += [term.coefficient * part for part in data]
         mean = 0.0 if nonlinear else _mean(self.problem, sympy.Add(*explicit))
         if mean:
             message = (
@@ -197,15 +193,28 @@ class _Driver:
                 "on a periodic box it must be 0"
             )
             yield issue_at(place, message, "Subtract the mean.")
-        for term in linear:
-            if term.unknown not in seen and not any(term.order) and term.coefficient.is_number:
-                yield from self._follow(term.unknown, seen | {term.unknown})
+        for term in followed:
+            yield from self._follow(term.unknown, seen | {term.unknown})
+
+    def _without_inputs(self, terms: Iterable[Expr]) -> Generator[Issue, None, list[Expr]]:
+        """Refuse inputs with a mean; return the terms that hold none."""
+        explicit = []
+        for term in terms:
+            found = [i for i in self.problem.inputs if term.has(i.symbol)]
+            if not found:
+                explicit.append(term)
+            for item in found:
+                own, over = item.distribution, {c.name for c in self.problem.space}
+                if own is not None and not own.mean_is_zero and {*item.of} <= over:
+                    message = (
+                        "its samples have a mean, and then the equation for "
+                        f"{self.name} has no solution"
+                    )
+                    yield self.problem.spec.issue(f"inputs.{item.name}", message, own.without_mean)
+        return explicit
 
     def _follow(self, unknown: str, seen: frozenset[str]) -> Iterator[Issue]:
-        """Initial data of an unknown, and what its evolution adds without unknowns."""
-        found = self.resolved.initial.get((unknown, 0))
-        if found is not None:
-            yield from self.check(*found, seen)
+        """Check what the evolution of an unknown adds without unknowns."""
         pde = self.problem.pde
         for residual, equation in zip(pde.residuals, self.resolved.equations, strict=False):
             if any(o[0] for o in orders(pde, residual, unknown)):
