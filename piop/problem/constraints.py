@@ -249,11 +249,11 @@ def expression_smoothness(problem: Problem, expression: sp.Expr) -> tuple[float,
 def _input_smoothness(problem: Problem, item: Input) -> tuple[float, str]:
     if not item.of:
         return math.inf, ""
-    if item.expression is not None:
-        if not item.smooth:
-            return 0.0, f"{item.name} is declared smooth: false"
-        return expression_smoothness(problem, item.expression)
     known = item.distribution
+    if not item.smooth and (known is None or known.derivatives > 0):
+        return 0.0, f"{item.name} is declared smooth: false"
+    if item.expression is not None:
+        return expression_smoothness(problem, item.expression)
     smoothness = 0.0 if known is None else known.differentiability(len(item.of))
     if not smoothness > 0:
         return 0.0, f"nothing is known of the smoothness of {item.name}, or it has jumps"

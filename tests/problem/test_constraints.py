@@ -63,6 +63,12 @@ def test_jumps_are_never_hard_constraints():
     assert decide_constraints(problem(jumps, equation="dt(u) = -dx(u)")).lift_orders == (0,)
 
 
+def test_data_that_are_declared_rough_are_never_hard_constraints():
+    (first, _) = decide_constraints(problem({**SERIES, "smooth": False}, equation="dt(u) = -dx(u)"))
+    assert not first.hard
+    assert "u0 is declared smooth: false" in first.why
+
+
 def test_kinks_in_the_expression_are_no_hard_constraints():
     assert decide_constraints(problem(initial={"u": "abs(u0)"})).lift_orders == (0,)
 
