@@ -218,7 +218,7 @@ def _time_order(
 
 
 def _save(spec: Spec, resolved: Resolved, issues: list[Issue]) -> tuple[int, ...]:
-    shaped = spec.domain is not None or "domain" in resolved.failed
+    shaped = (spec.domain is not None and len(spec.space) == 2) or "domain" in resolved.failed
     known = [*spec.time, *spec.space, *((POINTS,) if shaped else ())]
     for name in spec.save:
         if name not in known:

@@ -165,6 +165,7 @@ CASES = [
     ("name: heat", "name: heat\nsensors: {u0: {count: [3, 3]}}", (3, 23), "need 'place: grid'", ""),
     ("name: heat", "name: heat\ndomain: sphere", (3, 9), "sphere is not supported yet", ""),
     ("name: heat", "name: heat\ndomain: {disk: [0, 0, 1]}", (3, 9), "need two space dimensions", ""),
+    ("boundary: {x", "domain: {box: [[0, 1]]}\nsave: {points: 9}\nboundary: {x", (13, 8), "'points' is not a coordinate", ""),
     ("name: heat", "name: heat\ndomain: {box: [[0, 2]]}", (3, 15), "is not the interval [0, 1] of space", ""),
     ("name: heat", "name: heat\ndefinitions: {a: b, b: u}", (3, 18), "'b' is not defined yet", "above"),
     ("name: heat", "name: heat\ndefinitions: {f: tan(x) + a, a: x}", (3, 27), "'a' is not defined", ""),
