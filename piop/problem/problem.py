@@ -220,10 +220,15 @@ class Problem:
     @property
     def hidden_inputs(self) -> tuple[Input, ...]:
         """The hidden inputs on which equations, initial data or boundary values depend."""
+        stated = self.stated
+        return tuple(i for i in self.inputs if i.hidden and any(e.has(i.symbol) for e in stated))
+
+    @property
+    def stated(self) -> tuple[Expr, ...]:
+        """Residuals of the equations, initial data, and what conditions on the boundary hold."""
         initial = [e for data in self.initial.values() for e in data]
         faces = [e for found in self.boundary.values() for c in found for e in c.values]
-        stated = (*self.residuals, *initial, *faces)
-        return tuple(i for i in self.inputs if i.hidden and any(e.has(i.symbol) for e in stated))
+        return (*self.residuals, *initial, *faces)
 
     @property
     def vectors(self) -> dict[str, int]:

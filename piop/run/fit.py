@@ -178,8 +178,8 @@ def fit(
         require_work(config, data is not None, processes)
         start, initial = None, None
         if init_from is not None:
-            start = RunFolder(init_from, "init_from").path.resolve()
-            initial = _weights_of(start)
+            source = RunFolder(init_from, "init_from")
+            start, initial = source.path.resolve(), _weights_of(source)
 
         def begin() -> None:
             folder.make()
@@ -272,7 +272,7 @@ def resume(
         judging = Judging(samples, calibrate)
         initial = None
         if (start := record.get("start")) and not has_checkpoint(folder.files):
-            initial = _weights_of(start)
+            initial = _weights_of(RunFolder(start, "init_from"))
         return _train(folder, job, called, phases, profile, judging, initial, begin)
 
 
@@ -330,10 +330,10 @@ def _train(
     phases: JobPhases,
     profile: bool,
     judging: Judging,
-    initial: Mapping[str, torch.Tensor] | None = None,
-    begin: Callable[[], None] = lambda: None,
+    initial: Mapping[str, torch.Tensor] | None,
+    begin: Callable[[], None],
 ) -> Run:
-    """Build the model and its loss, begin the folder of a new run, train, and evaluate."""
+    """Build the model and its loss, write what begins a run or a resume, train, and evaluate."""
     problem, config, statistics = job.problem, job.config, job.statistics
     machine, processes = config.machine, job.processes
     if isinstance(phases, NotebookProgress):
@@ -541,13 +541,12 @@ def _memory_advice(
     )
 
 
-def _weights_of(path: str | Path) -> dict[str, torch.Tensor]:
+def _weights_of(folder: RunFolder) -> dict[str, torch.Tensor]:
     """Return the weights of the run that another one starts from.
 
     Raises:
         UsageError: If it is no run folder.
     """
-    folder = RunFolder(path, "init_from")
     folder.read_config()
     return read_weights(folder.files)
 

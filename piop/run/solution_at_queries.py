@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 import torch
@@ -31,24 +32,21 @@ def solution_times(problem: Problem, queries: Queries) -> list[float] | None:
 
 
 def solution_shape(problem: Problem, queries: Queries) -> tuple[int, ...]:
-    """Return the points per axis of space: those of an even grid, else at least those saved."""
+    """Return the points per axis of space for a grid: its own where it is even, else no fewer.
+
+    A solver answers on even grids, both ends of walls included; values at other positions are
+    interpolated from at least as many points as are saved.
+    """
+    axes = _space_axes(problem, queries)
+    counts = tuple(map(len, axes))
+    even = [
+        grid_axis(c.low, c.high, len(a), c.periodic)
+        for c, a in zip(problem.space, axes, strict=True)
+    ]
+    if _same_positions(problem, axes, even):
+        return counts
     saved = problem.save[len(problem.coordinates) - len(problem.space) :]
-    if queries.axes is None:
-        return tuple(saved)
-    counts = [len(queries.axes[c.name]) for c in problem.space]
-    if is_even(problem, queries):
-        return tuple(counts)
     return tuple(max(pair) for pair in zip(counts, saved, strict=True))
-
-
-def is_even(problem: Problem, queries: Queries) -> bool:
-    """Whether queries are a grid on which a solver answers: even, both ends of walls included."""
-    for axis in problem.space:
-        own = (queries.axes or {})[axis.name].double()
-        even = grid_axis(axis.low, axis.high, len(own), axis.periodic).to(own)
-        if not torch.allclose(own, even, rtol=0, atol=1e-9 * axis.length):
-            return False
-    return True
 
 
 def values_at(problem: Problem, solution: Solution, queries: Queries) -> dict[str, Tensor]:
@@ -79,8 +77,8 @@ def values_at(problem: Problem, solution: Solution, queries: Queries) -> dict[st
             points = cast("Tensor", queries.points).double()
             found[channel] = function(points).expand(len(values), -1)
             continue
-        if axes and not _is_grid_of(solution, problem, queries):
-            wanted = [queries.axes[axis.name].double() for axis in axes]
+        wanted = _space_axes(problem, queries)
+        if not _same_positions(problem, wanted, solution.axes):
             flat = values if problem.time is None else values.flatten(0, 1)
             flat = interpolate("solution", flat, ticks, axes).on_grid(wanted)
             values = flat if problem.time is None else flat.unflatten(0, values.shape[:2])
@@ -91,7 +89,13 @@ def values_at(problem: Problem, solution: Solution, queries: Queries) -> dict[st
     return found
 
 
-def _is_grid_of(solution: Solution, problem: Problem, queries: Queries) -> bool:
-    """Whether a solution is at the positions of queries already."""
-    counts = [len((queries.axes or {})[c.name]) for c in problem.space]
-    return counts == [len(axis) for axis in solution.axes] and is_even(problem, queries)
+def _space_axes(problem: Problem, queries: Queries) -> list[Tensor]:
+    return [(queries.axes or {})[c.name].double().cpu() for c in problem.space]
+
+
+def _same_positions(problem: Problem, one: Sequence[Tensor], other: Sequence[Tensor]) -> bool:
+    """Whether two grids in space are the same, up to rounding."""
+    return all(
+        len(a) == len(b) and torch.allclose(a, b.to(a), rtol=0, atol=1e-9 * c.length)
+        for c, a, b in zip(problem.space, one, other, strict=True)
+    )

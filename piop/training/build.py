@@ -148,10 +148,8 @@ def homogeneous_axes(problem: Problem, constraints: Constraints) -> tuple[str, .
     """
     if not problem.residuals:
         return ()
-    data = [e for entries in problem.initial.values() for e in entries]
-    stated = [i.expression for i in problem.inputs if i.expression is not None]
-    walls = [e for found in problem.boundary.values() for c in found for e in c.values]
-    named = symbols_named([*problem.residuals, *data, *stated, *walls])
+    inputs = [i.expression for i in problem.inputs if i.expression is not None]
+    named = symbols_named([*problem.stated, *inputs])
     return tuple(
         c.name
         for c in problem.space
