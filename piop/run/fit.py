@@ -16,6 +16,7 @@ import torch
 from piop.arguments import callback, flag, mapping, whole_number
 from piop.datasets import AnyDataset
 from piop.datasets.writer import check_names
+from piop.denormals import flush_denormals
 from piop.errors import TrainingError, UsageError, noting_interrupt
 from piop.extras import require_extra
 from piop.job_phases import JobPhase, JobPhases
@@ -153,6 +154,7 @@ def fit(
     called = _callbacks(progress, callbacks, tensorboard)
     with ExitStack() as stack:
         stack.callback(phases.finish)
+        stack.enter_context(flush_denormals())  # before torch starts threads
         phases.enter(JobPhase.PREPARING)
         problem.capabilities.training(physics).require()
         check_names(problem)  # predictions could not be written
@@ -241,6 +243,7 @@ def resume(
     called = _callbacks(progress, callbacks, tensorboard)
     with ExitStack() as stack:
         stack.callback(phases.finish)
+        stack.enter_context(flush_denormals())  # before torch starts threads
         phases.enter(JobPhase.PREPARING)
         folder = RunFolder(path)
         folder.require()

@@ -21,6 +21,7 @@ from piop.datasets.lazy_arrays import (
     SENSOR_ERROR,
     SOURCE,
 )
+from piop.denormals import flush_denormals
 from piop.errors import DataError, UsageError
 from piop.fields import chunks
 from piop.models.core.base import Inputs
@@ -56,6 +57,7 @@ VALUES_AT_ONCE = 2**24
 
 
 @torch.no_grad()
+@flush_denormals()
 def predict_values(problem: Problem, model: Model, inputs: Inputs, queries: Queries) -> Tensor:
     """Evaluate the operator, with its lift from the sensors.
 

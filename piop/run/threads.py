@@ -12,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from piop.denormals import flush_denormals
 from piop.training.config import MachineConfig
 
 logger = logging.getLogger(__name__)
@@ -65,16 +66,20 @@ def _ticks() -> list[list[int]]:
 def threads_of(machine: MachineConfig) -> Iterator[None]:
     """Run a block with the threads of a run, and give torch's own number back after it.
 
+    Denormal numbers count as zero there (:func:`piop.denormals.flush_denormals`).
+
     Setting their number, even to what it is, turns MKL's own choice of threads off
     (``MKL_DYNAMIC=FALSE``). A run that requested none is left alone therefore, unless it began with
     another number than torch has now: the numbers of a resumed run depend on it.
     """
     before = torch.get_num_threads()
-    if machine.threads is None and machine.default_threads in (None, before):
-        yield
-        return
-    torch.set_num_threads(machine.threads or machine.default_threads or before)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    own = machine.threads or machine.default_threads
+    with flush_denormals():
+        if machine.threads is None and own in (None, before):
+            yield
+            return
+        torch.set_num_threads(own or before)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)

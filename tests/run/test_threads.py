@@ -69,3 +69,26 @@ def test_a_resume_takes_the_threads_its_run_began_with(counts):
     with threads_of(MachineConfig(default_threads=own + 1)):
         assert torch.get_num_threads() == own + 1
     assert counts == [own + 1, own]
+
+
+def is_flushed():
+    return float(torch.tensor(1e-30) * 1e-10) == 0
+
+
+def test_denormals_are_zero_in_training_and_predictions_alone(heat, tmp_path):
+    seen = []
+
+    def look(*_):
+        seen.append(is_flushed())
+
+    run = fit(heat, steps=2, out=tmp_path / "run", samples=0, device="cpu", progress=look)
+    run = resume(run.path, steps=3, samples=0, progress=look)
+    trained = len(seen)
+    assert not is_flushed()
+    watched = run.model.operator.register_forward_pre_hook(look)
+    run.predict(heat.sample(1, seed=0))
+    run.evaluate(1, write=False)
+    watched.remove()
+    assert 2 <= trained < len(seen)
+    assert all(seen)
+    assert not is_flushed()
