@@ -8,7 +8,8 @@ commit and all cores; caches are warm, since compiling is not counted in ``--tim
 ends at zero where the budget does, so that the time to an error is the shortest budget that reaches
 it: budgets grow or shrink by √2 until one misses the error and the next one reaches it, and the
 time between them is interpolated on logarithmic axes. The two commits take turns. A finished run is
-kept when the script starts again. The result is `results/commits_NAME.json`.
+kept when the script starts again. The result is
+`results/commits_NAME_MAKER.json`, by the maker of the processor.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import subprocess
 import sys
 import tempfile
@@ -111,7 +113,8 @@ def main() -> None:
     parser.add_argument("--start", type=float, nargs=2, default=[200.0, 100.0], metavar="SECONDS")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()
-    name = f"commits_{options.problem}"
+    maker = re.split(r"\W", environment()["cpu"])[0].lower()
+    name = f"commits_{options.problem}_{maker}"
     path = RESULTS / f"{name}.json"
     runs = json.loads(path.read_text())["runs"] if path.exists() else {}
     with tempfile.TemporaryDirectory() as folder:
