@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import re
 import subprocess
 import sys
 import tempfile
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import command
-from record import RESULTS, environment, record
+from record import RESULTS, environment, maker, record
 
 HERE = Path(__file__).parents[1]
 
@@ -113,8 +112,7 @@ def main() -> None:
     parser.add_argument("--start", type=float, nargs=2, default=[200.0, 100.0], metavar="SECONDS")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     options = parser.parse_args()
-    maker = re.split(r"\W", environment()["cpu"])[0].lower()
-    name = f"commits_{options.problem}_{maker}"
+    name = f"commits_{options.problem}_{maker()}"
     path = RESULTS / f"{name}.json"
     runs = json.loads(path.read_text())["runs"] if path.exists() else {}
     with tempfile.TemporaryDirectory() as folder:

@@ -23,6 +23,7 @@ import torch
 from record import RESULTS, record
 from second_order import build_case
 
+from piop.denormals import flush_denormals
 from piop.problem import Problem
 from piop.training.loop import microbatches
 from piop.training.loop.compilation import StepGradients
@@ -76,6 +77,7 @@ def measure(name: str, busy: bool, rounds: int) -> dict[str, float]:
     }
 
 
+@flush_denormals()
 def main() -> None:
     """Parse the arguments, measure, write the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -25,6 +25,7 @@ from second_order import Case, build_case
 from steps.timing import Options, interleaved, wait
 from torch import Tensor
 
+from piop.denormals import flush_denormals
 from piop.problem import Problem
 from piop.residual.compiled_step import TracedStep
 from piop.residual.inductor import fresh_cache
@@ -115,6 +116,7 @@ def in_milliseconds(ways: dict[str, Callable[[], object]], options: Options) -> 
     return {k: round(1e3 * v, 3) for k, v in interleaved(ways, options).items()}
 
 
+@flush_denormals()
 def main() -> None:
     """Parse the arguments, measure, write the result."""
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])

@@ -7,6 +7,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,11 @@ def environment() -> dict[str, Any]:
         "commit": commit,
         **versions,
     }
+
+
+def maker() -> str:
+    """Name the maker of the processor, such as ``amd``: its first word in small letters."""
+    return re.split(r"\W", environment()["cpu"])[0].lower()
 
 
 def record(name: str, command: str, figures: dict[str, Any], folder: Path = RESULTS) -> Path:

@@ -21,6 +21,8 @@ import torch
 from record import RESULTS, environment, record
 from steps.timing import Options
 
+from piop.denormals import flush_denormals
+
 PARTS = {
     "pit": "steps.pit",
     "orders": "steps.orders",
@@ -31,6 +33,7 @@ PARTS = {
 """Name → module with ``measure(options)``."""
 
 
+@flush_denormals()
 def main() -> None:
     """Parse the arguments, measure the parts, write the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -36,6 +36,7 @@ from torch import Tensor
 from torch.func import functional_call
 from torch.fx import GraphModule, Node
 
+from piop.denormals import flush_denormals
 from piop.problem import Problem
 from piop.residual.compiled_step import trace
 from piop.residual.inductor import fresh_cache
@@ -243,6 +244,7 @@ def measure(problem: Problem, rounds: int, fusion: bool) -> dict[str, Any]:
     return {**found, "least_milliseconds": rounded}
 
 
+@flush_denormals()
 def main() -> None:
     """Parse the arguments, measure, write the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -46,6 +46,7 @@ from gauss_newton import (
 from record import RESULTS, environment, record
 from specs import plain
 
+from piop.denormals import flush_denormals
 from piop.problem import Problem
 from piop.run.configuration import choose_machine, configure
 from piop.run.drawn_inputs import DrawnInputs
@@ -260,6 +261,7 @@ def table(problems: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
     return "\n".join(lines)
 
 
+@flush_denormals()
 def main() -> None:
     """Parse the arguments, train the runs that are missing, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
