@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from matplotlib import rc_context
+from matplotlib.backend_bases import FigureCanvasBase
 from matplotlib.figure import Figure
 
 from piop.arguments import file_path, flag
 from piop.datasets import replacing
-from piop.datasets.atomic_output import require_new
+from piop.datasets.atomic_output import require_new, require_place
 from piop.errors import DataError, UsageError
 from piop.report.comparison import Comparison, compare, labels_of_units
 from piop.report.error_figures import (
@@ -64,8 +65,8 @@ def plot(
 ) -> Figure:
     """Draw one figure of a run; see :meth:`piop.run.Run.plot`."""
     if path is not None:
-        path = file_path("path", path)
-        require_new(path, flag("force", force))
+        path = _new_file(path, force)
+        _format_of(path)
     needs = OF_COMPARISON | OF_TRAINING
     if figure not in needs:
         raise UsageError(f"figure: {figure!r} is not one of {', '.join(needs)}")
@@ -142,9 +143,7 @@ def report(
     force: bool = False,
 ) -> Path:
     """Write the report of a run; see :meth:`piop.run.Run.report`."""
-    target = None if path is None else file_path("path", path)
-    if target is not None:
-        require_new(target, flag("force", force))
+    target = None if path is None else _new_file(path, force)
     given = None if data is None else file_path("data", data)
     found = run.folder.read_json(EVALUATION) if run.is_evaluated else {}
     comparison = None
@@ -154,6 +153,14 @@ def report(
         return write_report(run, comparison, target)
     with run.folder.writing():
         return write_report(run, comparison)
+
+
+def _new_file(path: str | Path, force: bool) -> Path:
+    """Return the path of an output, checked before the work that it is for."""
+    found = file_path("path", path)
+    require_new(found, flag("force", force))
+    require_place(found)
+    return found
 
 
 def draw_discretisation(run: Run, study: Mapping[str, Any]) -> Path:
@@ -270,13 +277,19 @@ def save(figure: Figure, path: Path) -> Path:
         UsageError: The ending is no format of matplotlib.
         PiopError: The file cannot be written.
     """
-    formats = figure.canvas.get_supported_filetypes()
+    kind = _format_of(path)
+    dpi = DPI if kind == "png" else FINE_DPI
+    with replacing(path) as temporary, rc_context(VECTOR_TEXT):
+        figure.savefig(temporary, format=kind, dpi=dpi)
+    return path
+
+
+def _format_of(path: Path) -> str:
+    """Return the format of a figure by the ending of its file, PNG without one."""
+    formats = FigureCanvasBase.get_supported_filetypes()
     kind = path.suffix.removeprefix(".") or "png"
     if kind not in formats:
         raise UsageError(
             f"{path}: {kind!r} is not a format of figures; one of {', '.join(formats)}"
         )
-    dpi = DPI if kind == "png" else FINE_DPI
-    with replacing(path) as temporary, rc_context(VECTOR_TEXT):
-        figure.savefig(temporary, format=kind, dpi=dpi)
-    return path
+    return kind

@@ -47,6 +47,8 @@ GRIDS = Applies("backbones that answer on a grid", lambda c: not c.field.pointwi
 SPACE_TIME_GRIDS = Applies(
     "backbones that answer on a grid at any time", lambda c: c.field.space_time_grid
 )
+TIMES = Applies("evolutions in time that are learned at more than their end", lambda c: c.times)
+SPATIAL = Applies("problems with axes of space", lambda c: c.spatial)
 POINTS_OR_STEPS = Applies(
     "backbones that are evaluated pointwise or in steps: a grid has all of its times at once",
     lambda c: not c.field.space_time_grid,
@@ -123,8 +125,8 @@ class PointsConfig:
     data_functions: int = setting(16, POSITIVE, (DATA,), changeable=True)
     data_queries: int = setting(256, POSITIVE, (POINTWISE, DATA), changeable=True)
     grid: int = setting(0, applies=(GRIDS,))
-    times: int = setting(0, applies=(SPACE_TIME_GRIDS,))
-    time_order: int = setting(4, POSITIVE, (SPACE_TIME_GRIDS, PHYSICS))
+    times: int = setting(0, applies=(SPACE_TIME_GRIDS, TIMES))
+    time_order: int = setting(4, POSITIVE, (SPACE_TIME_GRIDS, TIMES, PHYSICS))
 
     @property
     def adaptive(self) -> bool:
@@ -190,7 +192,7 @@ class LossConfig:
     )
     windows: int = setting(0, NUMBER_OF_WINDOWS, (POINTWISE, PHYSICS, EQUATIONS_ALONE))
     relative: bool = setting(True, applies=(PHYSICS,))
-    front: float = setting(0.2, applies=(PHYSICS, STRONG))
+    front: float = setting(0.2, applies=(SPATIAL, PHYSICS, STRONG))
     residual_weight: float = setting(1.0, applies=(PHYSICS,))
     initial_weight: float = setting(10.0, applies=(SOFT_INITIAL,))
     boundary_weight: float = setting(1.0, applies=(SOFT_BOUNDARY,))

@@ -63,7 +63,8 @@ def require_choices(
             "method: 'residual_adaptive' chooses other points for each function, and shared: True "
             "asks for the same ones; use --set shared=false or --set method=uniform"
         )
-    require_applicable(given, Circumstances(config, parts, field))
+    times = problem.time is not None and not preset_of(config).build.end_only
+    require_applicable(given, Circumstances(config, parts, field, bool(problem.space), times))
 
 
 def require_range(problem: Problem, config: TrainingConfig, statistics: Statistics) -> None:

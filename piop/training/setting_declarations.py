@@ -53,11 +53,15 @@ class Circumstances:
         config: The config of the run.
         parts: The parts that the loss has.
         field: How the network is evaluated: pointwise, on a grid, or in steps.
+        spatial: Whether the problem has axes of space.
+        times: Whether it has a time axis, and the network is evaluated at more than its end.
     """
 
     config: TrainingConfig
     parts: Collection[str]
     field: FieldKind = POINT_FIELD
+    spatial: bool = True
+    times: bool = True
 
 
 @dataclass(frozen=True)

@@ -236,6 +236,25 @@ def test_what_makes_no_sense_is_refused_before_anything_is_written(
     assert not (tmp_path / "r").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("lotka_volterra", {"front": 0.3}, "front: does nothing here; it belongs to .*axes of sp"),
+        ("poisson", {"backbone": "fno", "times": 9}, "times: does nothing here; it .* evolutions"),
+        ("poisson", {"backbone": "fno", "time_order": 2}, "time_order: does nothing here"),
+    ],
+)
+def test_settings_of_axes_that_a_problem_lacks_are_refused(tmp_path, name, options, message):
+    with pytest.raises(UsageError, match=message):
+        fit(Problem.from_file(name), steps=1, out=tmp_path / "r", **options)
+    assert not (tmp_path / "r").exists()
+
+
+def test_times_are_refused_by_a_network_of_the_end_alone(heat, data, tmp_path):
+    with pytest.raises(UsageError, match=r"times: does nothing here; .* more than their end"):
+        fit(heat, steps=1, out=tmp_path / "r", backbone="some_end", data=data, times=9)
+
+
 def test_scattered_data_are_refused_by_what_answers_on_grids_alone(heat, data, tmp_path):
     whole = read_dataset(data, heat)
     points = torch.rand(12, 20, 2, dtype=torch.float64) + torch.tensor([1.0, 0.0])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from piop.errors import UsageError
+from piop.errors import PiopError, UsageError
 
 
 @pytest.mark.parametrize(
@@ -48,6 +48,23 @@ def test_a_figure_is_written_in_the_format_of_its_name(trained, tmp_path):
     assert (tmp_path / "l.pdf").stat().st_size == before
     trained.plot("losses", tmp_path / "l.pdf", force=True)
     assert (tmp_path / "l.pdf").read_bytes().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("f.xyz", "'xyz' is not a format"), ("missing/f.png", "missing: there is no such folder")],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_references(
+    trained, tmp_path, monkeypatch, name, message
+):
+    def compared(*_):
+        raise AssertionError("references were solved")
+
+    monkeypatch.setattr("piop.report.figures.compare", compared)
+    with pytest.raises(PiopError, match=message):
+        trained.plot("fields", tmp_path / name)
+    with pytest.raises(PiopError, match="missing: there is no such folder"):
+        trained.report(tmp_path / "missing/r.html")
 
 
 @pytest.mark.parametrize(
