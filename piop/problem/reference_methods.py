@@ -14,7 +14,9 @@ from piop.errors import NotSupportedError
 from piop.expression import write
 from piop.expression.functions import JUMPS
 from piop.forms.conservation import forms_shocks, mirror, read_conservation_law
+from piop.forms.constant_mass import require_constant_mass
 from piop.forms.linear_forms import divergence_form, jumps, transport_form
+from piop.forms.linear_nonlinear_split import split_linear
 from piop.forms.pde import PDE
 from piop.forms.terms import highest_space_order, multipliers, orders, split_terms
 from piop.forms.weak import recovered_unknowns, weak_form
@@ -116,6 +118,8 @@ class Fourier(Method):
             yield "the domain is no box"
         if forms_shocks(problem.pde):
             yield "the flux is nonlinear and nothing smooths: shocks form"
+        if problem.time is not None and problem.pde.periodic:
+            split_linear(problem.pde)
 
 
 @final
@@ -140,6 +144,7 @@ class OrdinaryEquations(Method):
             yield f"jumps in time ({what}), at which no step ends: give them slopes, as by tanh"
         if max(problem.pde.time_order.values(), default=0) > 2:
             yield "an order in time above two"
+        require_constant_mass(problem.pde)
 
 
 @final
@@ -177,6 +182,7 @@ class Chebyshev(Method):
                 yield from self._first_order(problem, name)
         if max(problem.pde.time_order.values(), default=0) > 2:
             yield "an order in time above two"
+        require_constant_mass(problem.pde)
 
     def _unresolved(self, problem: Problem) -> Iterator[str]:
         """Yield what polynomials on a box do not resolve."""

@@ -17,7 +17,7 @@ import sympy
 from sympy import Derivative, Expr
 from torch import Tensor
 
-from piop.errors import NotSupportedError
+from piop.forms.constant_mass import require_constant_mass
 from piop.forms.differentiate import differentiate, partial, substitute
 from piop.forms.linear_nonlinear_split import Channel, Order
 from piop.forms.terms import applied, derivative_counts, multipliers, name_of, outermost_atoms
@@ -90,11 +90,11 @@ class Equations:
         shared: Whether no slope holds an unknown or an input, so that all samples share a matrix.
 
     Raises:
-        NotSupportedError: If time derivatives do not stand linearly, with coefficients that neither
-            move in time nor hold unknowns.
+        NotSupportedError: As of :func:`piop.forms.constant_mass.require_constant_mass`.
     """
 
     def __init__(self, problem: Problem) -> None:
+        require_constant_mass(problem.pde)
         self.problem = problem
         self.time: Any = problem.time.symbol if problem.time else None
         self.space = [c.symbol for c in problem.space]
@@ -127,7 +127,7 @@ class Equations:
                 if (start := self._at_start(residual)) is not None:
                     self.initial_conditions.append((face, self.index[name, 0], start))
                 residual = partial(residual, self.time)
-            self.conditions.append((face, self._row(channel, residual, on_face=True)))
+            self.conditions.append((face, self._row(channel, residual)))
         self.unknowns = {d: derivative for d, derivative, top in self._atoms.values() if not top}
         self.known = {d: atom for atom, d in self._inputs.items()}
         self.known |= {symbol: symbol for symbol in self._symbols()}
@@ -173,19 +173,13 @@ class Equations:
         _, best = linear_sum_assignment(table + in_order, maximize=True)
         return tuple(names[j] for j in best)
 
-    def _row(self, channel: int, residual: Expr, on_face: bool = False) -> Row:
+    def _row(self, channel: int, residual: Expr) -> Row:
         atoms = outermost_atoms(residual)
         stood: Any = residual.xreplace({a: self._stand_in(a) for a in atoms})
         own = [(d, derivative, top) for d, derivative, top in self._atoms.values() if stood.has(d)]
         mass = {derivative: partial(stood, d) for d, derivative, top in own if top}
         slopes = {derivative: partial(stood, d) for d, derivative, top in own if not top}
         value = stood.xreplace({d: sympy.S.Zero for d, _, top in own if top})
-        moving = self._moving() | {d for d, _, _ in self._atoms.values()}
-        if any(m.free_symbols & moving for m in mass.values()) or (mass and on_face):
-            raise NotSupportedError(
-                f"{self.problem.name}: a time derivative must stand linearly, its coefficient "
-                "without unknowns and constant in time, and not in a condition"
-            )
         return self._compile(channel, value, slopes, mass)
 
     def _next(self, name: str, p: int) -> Row:
