@@ -243,7 +243,10 @@ class Trainer:
     def _advance(self) -> dict[str, Any]:
         fraction, budget = self.fraction(), self.config.budget.steps
         left = None if budget is None else budget - self.step
-        if fraction >= 1 - self.config.optimiser.lbfgs and not self.phase.finish:
+        ends = fraction >= 1 - self.config.optimiser.lbfgs
+        if self.phase.finish and not ends:  # the budget was enlarged
+            self.phase = Stochastic(self.task)
+        elif ends and not self.phase.finish:
             self.operator.load_state_dict(self.phase.weights())
             count = min(FROZEN_BATCHES, max(1, (left or 16) // 2))
             self.phase = QuasiNewton(self.task, self.step, fraction, count)

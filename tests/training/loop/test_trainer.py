@@ -128,6 +128,18 @@ def test_lbfgs_keeps_to_a_small_budget(builder, heat, tmp_path):
     assert trainer.step <= 20 + 3, "one batch of the finish, evaluated once more at most"
 
 
+def test_a_larger_budget_goes_on_with_new_batches_and_ends_in_lbfgs(builder, heat, tmp_path):
+    optimiser = OptimiserConfig(lbfgs=0.3)
+    trainer_of(builder, heat, tmp_path, steps=60, optimiser=optimiser).run()
+    before = len(rows(tmp_path))
+    second = trainer_of(builder, heat, tmp_path, steps=200, optimiser=optimiser)
+    second.resume(torch.device("cpu"))
+    second.run()
+    kinds = ["learning_rate" in row for row in rows(tmp_path)[before:]]
+    assert kinds[:5] == [True] * 5
+    assert not kinds[-1]
+
+
 def test_ctrl_c_saves_after_the_present_step(builder, heat, tmp_path):
     def press(row):
         if row["step"] == 4:
