@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from piop.datasets import Queries
+from piop.errors import SolverError
 from piop.fields import grid_axis
 from piop.problem import Problem
 from piop.run.held_out import (
@@ -215,9 +216,22 @@ class DrawnInputs(HeldOutSource):
             if again * len(waiting) > left:
                 waiting = waiting[: max(0, int(left / again))]
             if waiting:
-                self._solve(found, waiting, min(wanted[i] for i in waiting), None, left)
+                self._refine(found, waiting, min(wanted[i] for i in waiting), left)
                 held_out = self.on_usual_grid(self._with_solutions(waiting, found, _none(waiting)))
         return prediction, torch.tensor([found[i].error <= wanted[i] for i in samples])
+
+    def _refine(
+        self, found: dict[int, Reference], samples: Sequence[int], tolerance: float, seconds: float
+    ) -> None:
+        """Solve samples again; one that fails on finer grids keeps its solution."""
+        try:
+            self._solve(found, samples, tolerance, None, seconds)
+        except SolverError:
+            if len(samples) > 1:
+                for sample in samples:
+                    self._refine(found, [sample], tolerance, seconds)
+            else:
+                found[samples[0]] = replace(found[samples[0]], tolerance=tolerance)
 
     @property
     def _finer_level(self) -> int:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from piop import user_cache
+from piop.errors import SolverError
 from piop.problem import Problem
 from piop.report import draw_run
 from piop.run import Run, drawn_inputs, evaluation
@@ -87,6 +88,25 @@ def test_predictions_are_made_once_for_errors_and_figures(run, monkeypatch):
     run.evaluate(4)
     assert draw_run(run)
     assert sizes == [4]
+
+
+def test_a_reference_that_fails_on_finer_grids_keeps_its_solution(heat, monkeypatch):
+    solve, hard = module.solve_reference, []
+
+    def failing(problem, functions, **given):
+        solution = solve(problem, functions, **given)
+        if given["tolerance"] >= 1e-2:
+            hard.append(solution.values["u"][1])
+            return replace(solution, error_estimate=torch.full((3,), 5e-3, dtype=torch.float64))
+        if any(torch.equal(value, hard[0]) for value in solution.values["u"]):
+            raise SolverError("sample 1: Newton's iteration found no solution on any mesh")
+        return solution
+
+    monkeypatch.setattr(module, "solve_reference", failing)
+    found = DrawnInputs(heat, 3, 0).judging(errors(1e-3, 1e-3, 1e-3)).held_out
+    assert found.accepted.tolist() == [True, False, True]
+    assert found.error_estimate[1] == 5e-3
+    assert max(found.error_estimate[[0, 2]]) < 1e-4
 
 
 def test_references_that_time_ended_are_kept_until_it_is_no_limit(heat, monkeypatch):
