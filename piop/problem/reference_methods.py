@@ -104,6 +104,13 @@ class Fourier(Method):
         return problem.time is not None and problem.pde.periodic
 
     def obstacles(self, problem: Problem) -> Iterator[str]:
+        """Ask for an evolution that splits into a linear and a nonlinear part."""
+        outside = [*self._outside(problem)]
+        yield from outside
+        if not outside:
+            split_linear(problem.pde)
+
+    def _outside(self, problem: Problem) -> Iterator[str]:
         """Ask for an evolution on a periodic box, of order two in time at most, without shocks."""
         if problem.time is None:
             yield "a steady problem has no evolution in time"
@@ -118,8 +125,6 @@ class Fourier(Method):
             yield "the domain is no box"
         if forms_shocks(problem.pde):
             yield "the flux is nonlinear and nothing smooths: shocks form"
-        if problem.time is not None and problem.pde.periodic:
-            split_linear(problem.pde)
 
 
 @final
