@@ -8,8 +8,8 @@ commit and all cores; caches are warm, since compiling is not counted in ``--tim
 ends at zero where the budget does, so that the time to an error is the shortest budget that reaches
 it: budgets grow or shrink by √2 until one misses the error and the next one reaches it, and the
 time between them is interpolated on logarithmic axes. The two commits take turns. A finished run is
-kept when the script starts again. The result is
-`results/commits_NAME_MAKER.json`, by the maker of the processor.
+kept when the script starts again. The result is `results/commits_NAME_MAKER.json`, by the maker of
+the processor.
 """
 
 from __future__ import annotations

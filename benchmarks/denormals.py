@@ -1,4 +1,4 @@
-"""What denormal numbers cost: a training step that keeps them beside one that counts them as zero.
+"""Cost of denormal numbers: a training step that keeps them beside one that flushes them to zero.
 
     python benchmarks/denormals.py [NAME …] [--rounds 9]
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,6 @@ from parts_of_step import difference
 from record import maker, record
 from second_order import Case, build_case
 from steps.timing import Options, interleaved
-from torch import Tensor
 
 from piop.denormals import flush_denormals
 from piop.problem import Problem
@@ -40,19 +40,13 @@ def measure(case: Case, options: Options) -> dict[str, Any]:
     steps["compiled"].prepare(own.parameters, tensors)
     found: dict[str, Any] = {}
     for name, step in steps.items():
-
-        def kept(step: TracedStep = step) -> tuple[Tensor, ...]:
-            return step(own.parameters, tensors)[1]
-
-        def flushed(step: TracedStep = step) -> tuple[Tensor, ...]:
-            with flush_denormals():
-                return step(own.parameters, tensors)[1]
-
+        kept = partial(step, own.parameters, tensors)
+        flushed = flush_denormals()(kept)
         seconds = interleaved({"kept": kept, "flushed": flushed}, options)
         found[name] = {
             "milliseconds": round(1e3 * seconds["flushed"], 1),
             "kept_over_flushed": round(seconds["kept"] / seconds["flushed"], 2),
-            "difference": difference(kept(), flushed()),
+            "difference": difference(kept()[1], flushed()[1]),
         }
     return found
 

@@ -1,4 +1,4 @@
-"""Denormal numbers, which CPUs of Intel multiply many times more slowly than others."""
+"""Denormal numbers, whose arithmetic is slow on some processors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ import torch
 def flush_denormals() -> Iterator[None]:
     """Count numbers below 1.2e-38 (float32) and 2.2e-308 (float64) as zero in a block.
 
-    The weights of sharp attention, and products with them, are that small all the time. A CPU that
-    leaves its usual path for each of them takes two or three times as long for a step
-    (docs/training.md).
+    The weights of sharp attention, and products with them, are that small all the time. A
+    step that keeps them takes up to 2.4 times as long on an Intel processor (docs/training.md).
 
     The mode belongs to a thread, and new threads inherit it. Those that torch started before the
     block keep theirs; those that it starts within the block keep the block's.

@@ -1,4 +1,4 @@
-"""Whether time derivatives stand with factors that do not change, as implicit steps need them."""
+"""Factors of time derivatives that are constant in time, as implicit steps need them."""
 
 from __future__ import annotations
 

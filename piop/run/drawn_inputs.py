@@ -224,12 +224,14 @@ class DrawnInputs(HeldOutSource):
         self, found: dict[int, Reference], samples: Sequence[int], tolerance: float, seconds: float
     ) -> None:
         """Solve samples again; one that fails on finer grids keeps its solution."""
+        end = clock.monotonic() + seconds
         try:
             self._solve(found, samples, tolerance, None, seconds)
         except SolverError:
             if len(samples) > 1:
                 for sample in samples:
-                    self._refine(found, [sample], tolerance, seconds)
+                    left = max(0.0, end - clock.monotonic())
+                    self._refine(found, [sample], tolerance, left)
             else:
                 found[samples[0]] = replace(found[samples[0]], tolerance=tolerance)
 

@@ -9,6 +9,7 @@ import torch
 from piop.run import fit, resume, threads
 from piop.run.threads import threads_of
 from piop.training.config import MachineConfig
+from tests.denormals import is_flushed
 
 
 @pytest.fixture
@@ -69,10 +70,6 @@ def test_a_resume_takes_the_threads_its_run_began_with(counts):
     with threads_of(MachineConfig(default_threads=own + 1)):
         assert torch.get_num_threads() == own + 1
     assert counts == [own + 1, own]
-
-
-def is_flushed():
-    return float(torch.tensor(1e-30) * 1e-10) == 0
 
 
 def test_denormals_are_zero_in_training_and_predictions_alone(heat, tmp_path):

@@ -17,7 +17,6 @@ import sympy
 from sympy import Derivative, Expr
 from torch import Tensor
 
-from piop.forms.constant_mass import require_constant_mass
 from piop.forms.differentiate import differentiate, partial, substitute
 from piop.forms.linear_nonlinear_split import Channel, Order
 from piop.forms.terms import applied, derivative_counts, multipliers, name_of, outermost_atoms
@@ -71,7 +70,7 @@ class Equations:
     """A problem in rows, compiled once for all meshes.
 
     Args:
-        problem: The ``Problem``.
+        problem: One that the method covers, so that factors of time derivatives are constant.
 
     Attributes:
         channels: Components of the state.
@@ -88,13 +87,9 @@ class Equations:
         steady: Whether no slope holds anything that moves in time.
         moving: Whether anything but unknowns moves in time.
         shared: Whether no slope holds an unknown or an input, so that all samples share a matrix.
-
-    Raises:
-        NotSupportedError: As of :func:`piop.forms.constant_mass.require_constant_mass`.
     """
 
     def __init__(self, problem: Problem) -> None:
-        require_constant_mass(problem.pde)
         self.problem = problem
         self.time: Any = problem.time.symbol if problem.time else None
         self.space = [c.symbol for c in problem.space]
