@@ -23,7 +23,7 @@ import torch
 from record import RESULTS, record
 from second_order import build_case
 
-from piop.denormals import flush_denormals
+from piop.denormals import start_torch_threads
 from piop.problem import Problem
 from piop.training.loop import microbatches
 from piop.training.loop.compilation import StepGradients
@@ -35,6 +35,7 @@ BUSY = "while True: pass"
 
 def milliseconds(name: str, each: bool, steps: int = 60) -> list[float]:
     """Train for some steps; return the time of each, warm."""
+    start_torch_threads()
     case = build_case(Problem.from_file(name), 0)
     gradients = StepGradients(case.loss, compiled=True)
     config, source = case.job.config.optimiser, case.draw()
@@ -77,7 +78,6 @@ def measure(name: str, busy: bool, rounds: int) -> dict[str, float]:
     }
 
 
-@flush_denormals()
 def main() -> None:
     """Parse the arguments, measure, write the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -159,6 +159,7 @@ def gauss_newton(case: Case, config: GaussNewtonConfig, first: int = 0) -> Step:
     return step
 
 
+@flush_denormals()
 def spend(step: Step, seconds: float) -> tuple[int, float]:
     """Take steps for a processor time; return how many, and the processor time."""
     start, count, spent = time.process_time(), 0, 0.0
@@ -261,7 +262,6 @@ def table(problems: dict[str, dict[str, list[dict[str, Any]]]]) -> str:
     return "\n".join(lines)
 
 
-@flush_denormals()
 def main() -> None:
     """Parse the arguments, train the runs that are missing, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -37,7 +37,6 @@ import torch
 from record import RESULTS, environment, record
 from second_order import build_case
 
-from piop.denormals import flush_denormals
 from piop.problem import Problem
 from piop.run.drawn_inputs import DrawnInputs
 from piop.run.evaluation import OperatorJudge
@@ -194,7 +193,6 @@ def table(runs: Mapping[str, Sequence[Mapping[str, Any]]], target: float) -> str
     return "\n".join(lines)
 
 
-@flush_denormals()
 def main() -> None:
     """Parse the arguments, train the recipes that are missing, write the result."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -8,6 +8,9 @@ from contextlib import contextmanager
 
 import torch
 
+LEAST_PER_THREAD = 2**15
+"""Numbers that torch gives one of its threads at least, where it shares an operation among them."""
+
 
 @contextmanager
 def flush_denormals() -> Iterator[None]:
@@ -16,8 +19,10 @@ def flush_denormals() -> Iterator[None]:
     The weights of sharp attention, and products with them, are that small all the time. A
     step that keeps them takes up to 2.4 times as long on an Intel processor (docs/training.md).
 
-    The mode belongs to a thread, and new threads inherit it. Those that torch started before the
-    block keep theirs; those that it starts within the block keep the block's.
+    For networks and their optimisers alone: other libraries need these numbers. ``KDTree`` of SciPy
+    1.17 recurses without end where the number next to zero is zero.
+
+    The mode belongs to a thread, and new threads inherit it: see :func:`start_torch_threads`.
     """
     before = sys.float_info.min / 2 == 0
     torch.set_flush_denormal(True)
@@ -25,3 +30,12 @@ def flush_denormals() -> Iterator[None]:
         yield
     finally:
         torch.set_flush_denormal(before)
+
+
+def start_torch_threads() -> None:
+    """Start the threads among which torch shares operations, with denormal numbers as zero.
+
+    Those that torch started before keep theirs.
+    """
+    with flush_denormals():
+        torch.zeros(LEAST_PER_THREAD * torch.get_num_threads(), dtype=torch.uint8).add_(1)

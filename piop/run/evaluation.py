@@ -10,6 +10,7 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from piop.denormals import flush_denormals
 from piop.errors import UsageError
 from piop.metrics import relative_l2, relative_l2_by_time, summarise, trivial_baselines, unbeaten
 from piop.models.core.base import Inputs
@@ -161,6 +162,7 @@ def residual_at_points(
     """Return the residual of an operator as a function of the queries: ``[B, N, E]``."""
     lift = None if model.known is None else residual.compile_lift(model.known.expressions)
 
+    @flush_denormals()
     def at(functions: Functions, observed: Inputs, queries: Tensor) -> Tensor:
         known = None if lift is None else lift(functions, queries)
         seen = evaluate_on_grids(model.grids, functions, observed)

@@ -16,7 +16,7 @@ import torch
 from piop.arguments import callback, flag, mapping, whole_number
 from piop.datasets import AnyDataset
 from piop.datasets.writer import check_names
-from piop.denormals import flush_denormals
+from piop.denormals import start_torch_threads
 from piop.errors import TrainingError, UsageError, noting_interrupt
 from piop.extras import require_extra
 from piop.job_phases import JobPhase, JobPhases
@@ -154,7 +154,7 @@ def fit(
     called = _callbacks(progress, callbacks, tensorboard)
     with ExitStack() as stack:
         stack.callback(phases.finish)
-        stack.enter_context(flush_denormals())  # before torch starts threads
+        start_torch_threads()
         phases.enter(JobPhase.PREPARING)
         problem.capabilities.training(physics).require()
         check_names(problem)  # predictions could not be written
@@ -243,7 +243,7 @@ def resume(
     called = _callbacks(progress, callbacks, tensorboard)
     with ExitStack() as stack:
         stack.callback(phases.finish)
-        stack.enter_context(flush_denormals())  # before torch starts threads
+        start_torch_threads()
         phases.enter(JobPhase.PREPARING)
         folder = RunFolder(path)
         folder.require()

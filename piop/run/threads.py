@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from piop.denormals import flush_denormals
+from piop.denormals import start_torch_threads
 from piop.training.config import MachineConfig
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def _ticks() -> list[list[int]]:
 def threads_of(machine: MachineConfig) -> Iterator[None]:
     """Run a block with the threads of a run, and give torch's own number back after it.
 
-    Denormal numbers count as zero there (:func:`piop.denormals.flush_denormals`).
+    The threads that it starts count denormal numbers as zero, since networks are evaluated on them.
 
     Setting their number, even to what it is, turns MKL's own choice of threads off
     (``MKL_DYNAMIC=FALSE``). A run that requested none is left alone therefore, unless it began with
@@ -74,12 +74,13 @@ def threads_of(machine: MachineConfig) -> Iterator[None]:
     """
     before = torch.get_num_threads()
     own = machine.threads or machine.default_threads
-    with flush_denormals():
-        if machine.threads is None and own in (None, before):
-            yield
-            return
-        torch.set_num_threads(own or before)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
+    if machine.threads is None and own in (None, before):
+        start_torch_threads()
+        yield
+        return
+    torch.set_num_threads(own or before)
+    try:
+        start_torch_threads()
+        yield
+    finally:
+        torch.set_num_threads(before)

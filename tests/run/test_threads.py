@@ -2,13 +2,18 @@
 
 import logging
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
 
-from piop.run import fit, resume, threads
+from piop.models.pit.network import PIT
+from piop.run import fit, references, resume, threads
 from piop.run.threads import threads_of
 from piop.training.config import MachineConfig
+from piop.training.loop import phases
+from piop.training.optimisers.build import clip_gradients
 from tests.denormals import is_flushed
 
 
@@ -72,20 +77,45 @@ def test_a_resume_takes_the_threads_its_run_began_with(counts):
     assert counts == [own + 1, own]
 
 
-def test_denormals_are_zero_in_training_and_predictions_alone(heat, tmp_path):
-    seen = []
+class Watched:
+    """Calls a function, and keeps whether denormal numbers were zero at each call."""
 
-    def look(*_):
-        seen.append(is_flushed())
+    def __init__(self, function):
+        self.function, self.flushed = function, []
 
-    run = fit(heat, steps=2, out=tmp_path / "run", samples=0, device="cpu", progress=look)
-    run = resume(run.path, steps=3, samples=0, progress=look)
-    trained = len(seen)
-    assert not is_flushed()
-    watched = run.model.operator.register_forward_pre_hook(look)
+    def __call__(self, *args, **options):
+        self.flushed.append(is_flushed())
+        return self.function(*args, **options)
+
+
+def test_denormals_are_zero_in_steps_and_predictions_alone(heat, tmp_path, monkeypatch):
+    within, outside = Watched(PIT.forward), Watched(references.solve_reference)
+    gradients, callback = Watched(clip_gradients), Watched(lambda _: None)
+    monkeypatch.setattr(PIT, "forward", lambda *args: within(*args))
+    monkeypatch.setattr(phases, "clip_gradients", gradients)
+    monkeypatch.setattr(references, "solve_reference", outside)
+    run = fit(heat, steps=2, out=tmp_path / "run", samples=2, device="cpu", progress=callback)
+    assert gradients.flushed == [True, True]
+    assert callback.flushed == [False, False]
+    assert outside.flushed
+    assert not any(outside.flushed)
+    evaluated = len(within.flushed)
     run.predict(heat.sample(1, seed=0))
-    run.evaluate(1, write=False)
-    watched.remove()
-    assert 2 <= trained < len(seen)
-    assert all(seen)
+    assert 2 < evaluated < len(within.flushed)
+    assert all(within.flushed)
     assert not is_flushed()
+
+
+THREADS_OF_A_RUN = """
+import torch
+from piop.run.threads import threads_of
+from piop.training.config import MachineConfig
+with threads_of(MachineConfig(threads=2)):
+    products = torch.full((2**20,), 1e-30) * 1e-10
+zeros = products == 0
+assert not zeros[: 2**18].any() and zeros[-(2**18) :].all()
+"""
+
+
+def test_the_threads_of_a_run_flush_and_the_one_that_asks_does_not():
+    subprocess.run([sys.executable, "-c", THREADS_OF_A_RUN], check=True)

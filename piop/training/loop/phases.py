@@ -12,6 +12,7 @@ from typing import Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
+from piop.denormals import flush_denormals
 from piop.training.batches.batch import Batch, BatchSource
 from piop.training.config import OptimiserConfig
 from piop.training.loss.weighting.base import WEIGHT, Outcome, Weightings
@@ -117,6 +118,7 @@ class Stochastic(Phase):
         self._decaying = [p for p in self.parameters if id(p) not in inferred]
         self.average = WeightAverage(task.module, task.config.average)
 
+    @flush_denormals()
     def step(self, index: int, fraction: float, left: int | None = None) -> StepResult:
         """Take one step at the scheduled step size."""
         config = self.task.config
@@ -179,6 +181,7 @@ class QuasiNewton(Phase):
         self.origin = {name: value.clone() for name, value in task.module.state_dict().items()}
         self.frozen = [task.weightings.attach(task.draw(start + i, fraction)) for i in range(count)]
 
+    @flush_denormals()
     def step(self, index: int, fraction: float, left: int | None = None) -> StepResult:
         """Take ten iterations with their line searches, fewer where the budget ends before."""
         if left is not None:
