@@ -41,6 +41,8 @@ LOOSE = 1e-2
 """Tolerance that references of an evaluation are solved to first."""
 PART = 0.1
 """Part of an operator's error that the estimate of its reference may reach."""
+FAILURES = 3
+"""Failed references from which on an evaluation ends, where they are more than those solved."""
 FIRST, DOUBLING = 1, 2
 """Samples of the first batch; factor between batches where time is short, so that a wrong guess of
 their seconds is small beside what was solved."""
@@ -159,15 +161,17 @@ class DrawnInputs(HeldOutSource):
 
         Samples are solved in their order, in batches, as long as the next batch fits in the time.
         Within a batch, no level is begun that does not fit: a sample is left with the solution and
-        the error estimate of the level before, and out where no error is known.
+        the error estimate of the level before, and out where no error is known. Samples whose
+        references fail are left out, unless most do.
         """
         found = self._references.kept(range(self.requested))
         kept, batches = set(found), Batches(seconds)
+        failed: dict[int, str] = {}
         solved: list[int] = []
         accepted: list[Tensor] = []
         predictions: list[Mapping[str, Tensor]] = []
         done = 0
-        while done < self.requested and done == len(solved):
+        while done < self.requested and done == len(solved) + len(failed):
             known = done in kept
             size = batches.size(done, known)
             if size == 0:
@@ -176,32 +180,42 @@ class DrawnInputs(HeldOutSource):
             last = self.requested if alike is None or seconds is None else alike
             batch = range(done, min(last, done + size))
             with batches.timing(known, len(batch)):
-                part = self._judging(found, batch, judge, batches, progress)
+                part = self._judging(found, failed, batch, judge, batches, progress)
             solved += [i for i in batch if i in found]
-            predictions.append(part[0])
-            accepted.append(part[1])
+            if part is not None:
+                predictions.append(part[0])
+                accepted.append(part[1])
             done = batch.stop
             if progress is not None:
                 progress(len(solved), self.requested)
+        if not solved:
+            raise SolverError(next(iter(failed.values())))
         fine = self._with_solutions(solved, found, torch.cat(accepted))
         together = {name: torch.cat([p[name] for p in predictions]) for name in predictions[0]}
-        return JudgedSamples(fine, self.on_usual_grid(fine), together)
+        return JudgedSamples(fine, self.on_usual_grid(fine), together, failed)
 
     def _judging(
         self,
         found: dict[int, Reference],
+        failed: dict[int, str],
         batch: range,
         judge: Judge,
         batches: Batches,
         progress: Progress | None,
-    ) -> tuple[Mapping[str, Tensor], Tensor]:
-        """Solve a batch as exactly as its errors need; return predictions and what is accepted."""
+    ) -> tuple[Mapping[str, Tensor], Tensor] | None:
+        """Solve a batch as exactly as its errors need.
+
+        Returns:
+            Predictions and which references are accepted; None where all of them fail.
+        """
         usual = self._references.usual_tolerance()
         show = None if progress is None else lambda n: progress(batch.start + n, self.requested)
         start = clock.monotonic()
-        self._solve(found, batch, max(LOOSE, usual), show, batches.left(len(batch)))
+        loose, left = max(LOOSE, usual), batches.left(len(batch))
+        self._solve_apart(found, failed, batch, loose, left, show)
         again = (clock.monotonic() - start) / len(batch) * self._finer_level
-        samples = [i for i in batch if i in found]
+        if not (samples := [i for i in batch if i in found]):
+            return None
         wanted, waiting = dict.fromkeys(samples, math.inf), samples
         held_out = self.on_usual_grid(self._with_solutions(samples, found, _none(samples)))
         prediction = batches.predict(judge, held_out)
@@ -216,24 +230,50 @@ class DrawnInputs(HeldOutSource):
             if again * len(waiting) > left:
                 waiting = waiting[: max(0, int(left / again))]
             if waiting:
-                self._refine(found, waiting, min(wanted[i] for i in waiting), left)
+                part = min(wanted[i] for i in waiting)
+                self._solve_apart(found, failed, waiting, part, left)
                 held_out = self.on_usual_grid(self._with_solutions(waiting, found, _none(waiting)))
         return prediction, torch.tensor([found[i].error <= wanted[i] for i in samples])
 
-    def _refine(
-        self, found: dict[int, Reference], samples: Sequence[int], tolerance: float, seconds: float
+    def _solve_apart(
+        self,
+        found: dict[int, Reference],
+        failed: dict[int, str],
+        samples: Sequence[int],
+        tolerance: float,
+        seconds: float,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Solve samples again; one that fails on finer grids keeps its solution."""
+        """Solve samples together; where that fails, each half of them, down to those that fail.
+
+        One that fails on finer grids keeps its solution.
+
+        Args:
+            found: References by sample; takes those that are solved.
+            failed: Takes the samples that have no reference, with the reason.
+            samples: Their numbers.
+            tolerance: Largest error estimate accepted.
+            seconds: Time after which refinement ends.
+            progress: Takes how many of them are solved.
+
+        Raises:
+            SolverError: If more fail than are solved.
+        """
         end = clock.monotonic() + seconds
         try:
-            self._solve(found, samples, tolerance, None, seconds)
-        except SolverError:
-            if len(samples) > 1:
-                for sample in samples:
+            self._solve(found, samples, tolerance, progress, seconds)
+        except SolverError as error:
+            first, half = samples[0], len(samples) // 2
+            if half:
+                for part in (samples[:half], samples[half:]):
                     left = max(0.0, end - clock.monotonic())
-                    self._refine(found, [sample], tolerance, left)
-            else:
-                found[samples[0]] = replace(found[samples[0]], tolerance=tolerance)
+                    self._solve_apart(found, failed, part, tolerance, left)
+            elif first in found:
+                found[first] = replace(found[first], tolerance=tolerance)
+            else:  # it is the first sample of those that the solver was given
+                failed[first] = f"input {first}: {str(error).removeprefix('sample 0: ')}"
+                if len(failed) >= FAILURES and len(failed) > len(found):
+                    raise
 
     @property
     def _finer_level(self) -> int:

@@ -92,17 +92,29 @@ class JudgedSamples:
         fine: The samples on the grid of figures.
         held_out: The same on the usual grid.
         prediction: Channel → ``[B, *queries.shape]``, on the usual grid.
+        failed: Input that has no reference → what the solver says.
     """
 
     fine: HeldOut
     held_out: HeldOut
     prediction: Mapping[str, Tensor]
+    failed: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def warnings(self) -> list[str]:
+        """One that says which references failed, if some did."""
+        if not self.failed:
+            return []
+        first, count = next(iter(self.failed.values())), len(self.failed)
+        total = count + len(self.held_out.accepted)
+        return [f"the references of {count} of {total} inputs failed; they are left out ({first})"]
 
     def take(self, index: Tensor) -> JudgedSamples:
         """Return the samples of these numbers."""
         fine = self.fine.take(index)
         held_out = fine if self.held_out is self.fine else self.held_out.take(index)
-        return JudgedSamples(fine, held_out, {n: v[index] for n, v in self.prediction.items()})
+        prediction = {name: values[index] for name, values in self.prediction.items()}
+        return JudgedSamples(fine, held_out, prediction, self.failed)
 
     def fine_prediction(self, judge: Judge) -> Mapping[str, Tensor]:
         """Return predictions on the grid of figures, made anew where it is not the usual one."""

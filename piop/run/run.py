@@ -359,6 +359,8 @@ class Run:
             judged = source.judging(
                 evaluation.OperatorJudge(problem, self.model), for_references, progress
             )
+            for warning in judged.warnings:
+                logger.warning("%s: %s", self.path, warning)
             known = evaluation.nonzero_solutions(problem, judged.held_out)
             judged = judged.take(known.nonzero()[:, 0])
             solved = len(judged.held_out.accepted)
@@ -597,7 +599,8 @@ class Run:
                 held_out = samples_judged.held_out
                 judged = bool(evaluation.judging_samples(problem, held_out).any())
                 found = evaluation.compare_with_truth(problem, held_out, samples_judged.prediction)
-                doubts += self._unsolved(source, len(held_out.accepted))
+                doubts += samples_judged.warnings
+                doubts += self._unsolved(source, len(held_out.accepted), len(samples_judged.failed))
                 if found["relative_l2"] is not None:
                     found["worth"] = self._worth(problem, held_out, found, seconds, begun)
                 if scales := self.statistics.noise:
@@ -752,9 +755,9 @@ class Run:
         """The time of an evaluation whose number of samples is left open."""
         return max(LEAST_SECONDS, self.seconds_of_judging)
 
-    def _unsolved(self, source: HeldOutSource, solved: int) -> list[str]:
+    def _unsolved(self, source: HeldOutSource, solved: int, failed: int) -> list[str]:
         """Warn of references that were left out for want of time."""
-        if solved == (count := source.requested):
+        if solved + failed == (count := source.requested):
             return []
         return [
             f"{solved} of {count} references were solved within a quarter of the training time. "

@@ -247,6 +247,52 @@ def test_references_are_kept_whole_on_shapes_too(solved, name):
     assert all(torch.equal(one.truth[name], two.truth[name]) for name in source.problem.channels)
 
 
+@pytest.fixture
+def failing(monkeypatch):
+    """Numbers of the inputs whose references fail."""
+    solve, numbers = module.References.solve, set()
+
+    def solve_or_fail(self, samples, *given):
+        for row, sample in enumerate(samples):
+            if sample in numbers:
+                raise SolverError(f"sample {row}: no solution on any mesh")
+        return solve(self, samples, *given)
+
+    monkeypatch.setattr(module.References, "solve", solve_or_fail)
+    return numbers
+
+
+def test_a_reference_that_fails_leaves_the_others(run, failing):
+    failing.add(2)
+    found = run.evaluate(5)
+    warning = (
+        "the references of 1 of 5 inputs failed; they are left out "
+        "(input 2: no solution on any mesh)"
+    )
+    assert found["warnings"] == [warning]
+    assert found["samples"] == 4
+    assert draw_run(run)
+    ones = errors(*[1.0] * 5)
+    left = DrawnInputs(run.problem, 5, 1).judging(ones).held_out
+    failing.clear()
+    whole = DrawnInputs(run.problem, 5, 1).judging(ones).held_out
+    assert torch.equal(left.truth["u"], whole.truth["u"][[0, 1, 3, 4]])
+    assert torch.equal(left.inputs["u0"].values, whole.inputs["u0"].values[[0, 1, 3, 4]])
+
+
+@pytest.mark.parametrize("seconds", [None, 60.0])
+def test_references_of_which_most_fail_end_an_evaluation(heat, failing, seconds, monkeypatch):
+    failing |= {*range(64)} - {1}
+    tried, solve = [], DrawnInputs._solve
+    monkeypatch.setattr(DrawnInputs, "_solve", lambda *a: (tried.append(a[2]), solve(*a))[1])
+    with pytest.raises(SolverError, match="sample 0: no solution"):
+        DrawnInputs(heat, 64, 0).judging(errors(*[1.0] * 64), seconds)
+    assert len(tried) < 16
+    failing.add(1)
+    with pytest.raises(SolverError, match="input 0: no solution"):
+        DrawnInputs(heat, 2, 1).judging(errors(1.0, 1.0), seconds)  # none is kept
+
+
 def test_only_references_too_coarse_for_their_error_are_refined(heat, solved, monkeypatch):
     coarse = DrawnInputs(heat, 3, 0)
     coarse.judging(errors(1.0, 1.0, 1.0))
