@@ -10,6 +10,7 @@ from piop.problem import Problem
 from piop.problem.residual_form import FormDecision
 from piop.residual import Lattice
 from piop.training import linearised_lattice
+from piop.training.coarse_references import solve_coarsely
 from piop.training.linearised_lattice import (
     LatticeChoice,
     choose_linearised_lattice,
@@ -113,6 +114,13 @@ def test_steady_problems_are_solved_for_their_lattice_and_the_sizes_of_unknowns(
     problem = Problem.from_file("stokes_channel")
     solution = problem.solve_reference(problem.sample(8, seed=5))
     assert u == pytest.approx(float(solution.values["u"].std()), rel=0.3)
+
+
+def test_a_lattice_of_three_unknowns_resolves_a_cavity_in_full():
+    problem = Problem.from_file("cavity_cvit")
+    shape = choose_linearised_lattice(problem, FormDecision(True, "")).shape
+    solved = solve_coarsely(problem)
+    assert find_steady_lattice(solved, problem.space, 10**6) == Lattice(shape[0], shape[1:])
 
 
 def test_a_steady_lattice_that_would_be_too_large_may_resolve_less(monkeypatch):
