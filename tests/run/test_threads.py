@@ -94,6 +94,7 @@ def test_denormals_are_zero_in_steps_and_predictions_alone(heat, tmp_path, monke
     monkeypatch.setattr(PIT, "forward", lambda *args: within(*args))
     monkeypatch.setattr(phases, "clip_gradients", gradients)
     monkeypatch.setattr(references, "solve_reference", outside)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # no reference is kept
     run = fit(heat, steps=2, out=tmp_path / "run", samples=2, device="cpu", progress=callback)
     assert gradients.flushed == [True, True]
     assert callback.flushed == [False, False]
