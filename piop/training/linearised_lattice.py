@@ -36,7 +36,7 @@ EVEN_TIMES, SPACE_NODES = 241, 65
 """Even times at which solutions between walls are looked at, and nodes in space."""
 MOST_STEADY = 2200
 """Values of all unknowns on the lattice of a steady problem at most. A solution of 2106 serves 32
-steps, and resolves ``cavity_cvit``, whose error 1380 bound at 0.04 (docs/training.md)."""
+steps, and resolves ``cavity_cvit``, which 1380 do not (docs/training.md)."""
 NO_REFERENCE = "there is no reference solution ({})"
 UNRESOLVED_AT_MOST = 1e-2
 """That of steady solutions where a lattice as of :data:`UNRESOLVED` would be too large."""
