@@ -67,10 +67,10 @@ def show_results(
         evaluation: What :meth:`piop.run.Run.evaluate` returned; by default the content of
             ``evaluation.json``.
     """
-    from piop.run.folder import EVALUATION, PROFILE
+    from piop.run.folder import EVALUATION, PROFILE, REPORT
 
     evaluation = run.folder.read_json(EVALUATION) if evaluation is None else evaluation
-    times = run.folder.read_json(PROFILE) if profile else None
+    times = (run.folder.read_json(PROFILE) or None) if profile else None
     calibrated = run.calibration
     if as_json:
         extra = {} if times is None else {"profile": times}
@@ -83,7 +83,7 @@ def show_results(
         if times is not None:
             print(profile_table(times))
         print(f"Run folder: {run.path}", flush=True)
-    if run.unchanged:
+    if run.unchanged and (run.path / REPORT).exists():
         return
     from piop.report import draw_run
 

@@ -31,7 +31,7 @@ from piop.run.configuration import (
     require_graphs,
 )
 from piop.run.data import DataArgument, GivenData, training_and_held_out, usable_data
-from piop.run.error_bounds.calibration import check_inputs
+from piop.run.error_bounds.calibration import INPUTS, check_inputs
 from piop.run.folder import PROFILE, RunFolder, new_folder
 from piop.run.held_out_error import held_out_error
 from piop.run.job import Job, plan_job, require_pairs
@@ -372,7 +372,9 @@ def _train(
         record, ended = job.record, trainer.interrupted
         first = trainer.first_step + gradients.pause
         run = Run(folder, problem, config, model, statistics, ended, record, held_out, first)
-        if finished and (judging.samples == 0 or run.is_evaluated):
+        if finished and run.is_evaluated:
+            judging = judging.asked_for
+        if finished and not judging.wanted:
             logger.info(
                 "%s: has taken its %d steps already; nothing is left to do. Give it more in all "
                 "with --steps or --time, or evaluate it again with: piop evaluate %s",
@@ -473,6 +475,11 @@ class Judging:
         """Whether there is anything to do; without an evaluation only a calibration asked for."""
         return self.samples != 0 or bool(self.calibrate)
 
+    @property
+    def asked_for(self) -> Judging:
+        """What is left for a run that is evaluated: what has a number."""
+        return Judging(self.samples or 0, self.calibrate or 0)
+
     def judge(self, run: Run, phases: JobPhases) -> None:
         """Evaluate, then calibrate."""
         begun = clock.monotonic()
@@ -484,7 +491,9 @@ class Judging:
             left = run.seconds_of_judging - (clock.monotonic() - begun)
             if self.calibrate is not None or (left > 0 and run.problem.inputs):
                 phases.enter(JobPhase.CALIBRATING)
-            run.calibrate_after_training(self.calibrate, solved, left)
+            again = f"piop resume {run.path} --calibrate {self.calibrate or INPUTS}"
+            with noting_interrupt(lambda: f"what was saved is in {run.path}. Go on with: {again}"):
+                run.calibrate_after_training(self.calibrate, solved, left)
 
 
 def _has_whole_weights(folder: RunFolder) -> bool:

@@ -105,6 +105,35 @@ def test_a_run_stopped_beside_its_training_goes_on(place, terminated, piop, tmp_
     assert json.loads((run / "evaluation.json").read_text())["steps"] == 2
 
 
+@pytest.mark.parametrize("terminated", ["in the background"], indirect=True)
+def test_a_run_stopped_in_its_calibration_goes_on_with_it(terminated, piop, tmp_path, monkeypatch):
+    run = tmp_path / "r"
+    terminated("piop.run.run.calibrate_model")
+    few = ["--steps", 2, "--samples", 2, "--calibrate", 20]
+    code, _, err = piop("solve", "heat", *few, "--out", run, *SMALL)
+    again = f"piop resume {run} --calibrate 20"
+    line = f"piop: interrupted; what was saved is in {run}. Go on with: {again}"
+    assert (code, last_line(err)) == (130, line)
+    monkeypatch.undo()
+    assert piop(*again.split()[1:])[0] == 0
+    assert {"calibration.json", "report.html"} <= {p.name for p in run.iterdir()}
+
+
+def test_a_run_killed_before_its_report_has_one_after_a_resume(piop, finished, tmp_path):
+    run = shutil.copytree(finished, tmp_path / "r")
+    (run / "report.html").unlink()
+    code, _, err = piop("resume", run)
+    assert (code, "nothing is left to do" in err) == (0, True)
+    assert (run / "report.html").exists()
+
+
+def test_a_finished_run_has_no_steps_to_profile(piop, finished, tmp_path):
+    run = shutil.copytree(finished, tmp_path / "r")
+    (run / "evaluation.json").unlink()
+    code, out, _ = piop("resume", run, "--samples", 2, "--profile")
+    assert (code, "One step" in out) == (0, False)
+
+
 def test_a_data_set_that_is_stopped_says_where_its_samples_are(
     terminated, piop, tmp_path, monkeypatch
 ):

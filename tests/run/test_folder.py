@@ -183,6 +183,14 @@ def test_a_run_that_was_stopped_in_its_evaluation_is_evaluated_by_a_resume(copy)
     assert evaluation["steps"] == 6
 
 
+def test_what_a_resume_of_a_finished_run_is_asked_for_is_done(copy):
+    assert not resume(copy, calibrate=20).unchanged
+    found = json.loads((copy / "calibration.json").read_text())
+    assert found["steps"] == 6
+    assert not resume(copy, samples=3).unchanged
+    assert json.loads((copy / "evaluation.json").read_text())["samples"] == 3
+
+
 def test_an_evaluation_of_fewer_steps_is_not_taken_for_that_of_the_run(copy):
     resume(copy, steps=8, samples=0)
     assert not resume(copy, samples=2).unchanged
