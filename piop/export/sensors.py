@@ -197,7 +197,7 @@ class FreeSensors(SensorArguments):
         """See the base class."""
         found = []
         for item in self.items:
-            count = f"sensors_of_{item.name}"
+            count = self.problem.vectors.get(item.name) or f"sensors_of_{item.name}"
             if item.of:
                 shape = (SAMPLES, count, len(item.of))
                 meaning = f"positions of the sensors of {item.name}: {', '.join(item.of)}"

@@ -20,11 +20,13 @@ from piop.export import export as module
 from piop.export.formats import FORMATS
 from piop.export.prediction import Prediction
 from piop.fields import FunctionSamples
+from piop.generation import generate
 from piop.models.core.base import Backbone
 from piop.problem import Problem
 from piop.run import Run
 from piop.sampling.functions import NearestFunction
 from piop.training.operator import Operator
+from tests.run.test_star import SPEC as STAR
 from tests.small_heat import HEAT
 
 X = np.arange(8) / 4
@@ -81,6 +83,17 @@ def read_metadata(onnx_file, pt2_file):
     torch.export.load(pt2_file.path, extra_files=extra)
     in_onnx = {entry.key: entry.value for entry in model.metadata_props}["piop.json"]
     return model, json.loads(in_onnx), json.loads(extra["piop.json"])
+
+
+def test_a_shape_is_told_by_as_many_numbers_as_in_the_run(make_run, tmp_path):
+    data = tmp_path / "clouds.nc"
+    generate(Problem.from_yaml(STAR), 3, data, seed=2, tolerance=0.2)
+    small = {"width": 8, "blocks": 1, "heads": 2}
+    run = make_run(STAR, data=data, physics=False, samples=0, settings=small)
+    found = run.export(tmp_path / "star.pt2")
+    shapes = {argument.name: argument.shape for argument in found.inputs}
+    assert shapes["r_points"] == ("samples", 8, 1)
+    assert shapes["r"] == ("samples", 8)
 
 
 def test_a_file_says_what_it_is(heat, onnx_file, pt2_file):
