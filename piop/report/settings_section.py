@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from piop.errors import UsageError
 from piop.problem import Problem
 from piop.report.markup import Html, element, joined, table
+from piop.residual import Lattice
 from piop.run.configuration import configure
-from piop.training.config import SETTINGS, BudgetConfig, TrainingConfig
+from piop.training.config import SETTINGS, BudgetConfig, TrainingConfig, apply_settings
+from piop.training.integration_lattice import settings_on
 
 OPTIONS = {"device", "precision", "compile", "threads", "seed"}
 """Settings of the machine that are options of ``piop solve``."""
@@ -27,7 +29,11 @@ def settings_section(
         record: The content of ``config.json``.
         spec: The text of ``spec.yaml``.
     """
-    training: dict[str, Any] = config.to_json() | {"statistics": record.get("statistics") or {}}
+    statistics = record.get("statistics") or {}
+    training: dict[str, Any] = config.to_json() | {"statistics": statistics}
+    again = command(
+        problem, config, record.get("data"), record.get("start"), statistics.get("lattice") or ()
+    )
     parts = []
     for name, values in training.items():
         rows = values if isinstance(values, dict) else {name: values}
@@ -44,7 +50,7 @@ def settings_section(
     return joined(
         [
             element("h3", "The command that makes this run again, in its folder"),
-            element("pre", command(problem, config, record.get("data"), record.get("start"))),
+            element("pre", again),
             _caution(config),
             element("h3", "Versions and seeds"),
             table(rows),
@@ -61,8 +67,17 @@ def command(
     config: TrainingConfig,
     data: Mapping[str, Any] | None,
     start: str | None = None,
+    lattice: Sequence[int] = (),
 ) -> str:
-    """Return the command that makes a run again, with every setting that is not the usual one."""
+    """Return the command that makes a run again, with every setting that is not the usual one.
+
+    Args:
+        problem: The problem.
+        config: The configuration of its training.
+        data: The record of its data; None without.
+        start: The run whose weights it started from; None for fresh ones.
+        lattice: Times and points of the lattice of its equations; empty for random points.
+    """
     machine, budget = config.machine, config.budget
     words = ["piop", "solve", "spec.yaml", "--backbone", config.backbone]
     length = (
@@ -77,12 +92,12 @@ def command(
         words += ["--data", str(data.get("path") or "FILE")]
     words += [] if config.physics else ["--no-physics"]
     words += [] if start is None else ["--from", start]
-    for key, value in _changed(problem, config).items():
+    for key, value in _changed(problem, config, lattice).items():
         words += ["--set", f"{key}={_setting(value)}"]
     return shlex.join(words)
 
 
-def _changed(problem: Problem, config: TrainingConfig) -> dict[str, Any]:
+def _changed(problem: Problem, config: TrainingConfig, lattice: Sequence[int]) -> dict[str, Any]:
     """Return the settings that differ from those of the spec and of piop."""
     start = TrainingConfig(
         BudgetConfig(config.budget.steps, config.budget.time),
@@ -94,6 +109,10 @@ def _changed(problem: Problem, config: TrainingConfig) -> dict[str, Any]:
         usual = configure(problem, start, given, None)
     except UsageError:  # a network of another version
         usual = start
+    if lattice:
+        usual_there = settings_on(Lattice.of(tuple(lattice)))
+        not_given = {k: v for k, v in usual_there.items() if k not in problem.solve}
+        usual = apply_settings(usual, not_given, {})
     own, before = config.sections, usual.sections
     found = {
         key: getattr(own[section], key)
