@@ -182,6 +182,12 @@ def fit(
         if init_from is not None:
             source = RunFolder(init_from, "init_from")
             start, initial = source.path.resolve(), _weights_of(source)
+            if start == folder.path.resolve():
+                raise UsageError(
+                    f"init_from: {source.path} is the folder that the new run replaces, and its "
+                    "weights would be lost with a run that is stopped early; give another one "
+                    "with --out (out=...)"
+                )
 
         def begin() -> None:
             folder.make()

@@ -1,5 +1,6 @@
 import json
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -94,6 +95,13 @@ def test_a_run_can_start_from_another(heat, trained, tmp_path):
         file.unlink()
     again = resume(run.path, steps=1, samples=0)
     assert again.metrics[0]["loss"] == run.metrics[0]["loss"]
+
+
+def test_a_run_cannot_start_from_the_one_that_it_replaces(heat, trained, tmp_path):
+    run = shutil.copytree(trained.path, tmp_path / "r")
+    with pytest.raises(UsageError, match=r"init_from: .*r is the folder that the new run replaces"):
+        fit(heat, steps=1, out=run, force=True, samples=0, init_from=tmp_path / "." / "r")
+    assert (run / "model.safetensors").exists()
 
 
 def test_settings_may_be_arguments_of_their_own(heat, tmp_path):
