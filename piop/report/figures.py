@@ -29,7 +29,7 @@ from piop.report.page import write_report
 from piop.report.page_data import calibration_pairs
 from piop.report.style import DPI, FINE_DPI, VECTOR_TEXT
 from piop.run.error_bounds.calibration import CONFIDENCE
-from piop.run.folder import DISCRETISATION, EVALUATION
+from piop.run.folder import EVALUATION
 from piop.run.threads import threads_of
 
 if TYPE_CHECKING:
@@ -77,8 +77,7 @@ def plot(
     comparison: Comparison | None = None
     if figure in OF_TRAINING:
         inferred = run.folder.read_json(EVALUATION).get("inferred") or {}
-        study = run.folder.read_json(DISCRETISATION)
-        drawn = _training_figures(run.metrics, inferred, labels_of_units(run), study)
+        drawn = _training_figures(run.metrics, inferred, labels_of_units(run), run.study)
     else:
         with threads_of(run.config.machine):
             comparison = compare(run, seed)

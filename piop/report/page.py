@@ -20,7 +20,7 @@ from piop.report.page_data import calibration_data, comparison_data, training_da
 from piop.report.problem_section import problem_section
 from piop.report.settings_section import settings_section
 from piop.run.error_bounds.calibration import Calibration
-from piop.run.folder import DISCRETISATION, EVALUATION, REPORT
+from piop.run.folder import EVALUATION, REPORT
 from piop.web import plots, script_json, style
 
 if TYPE_CHECKING:
@@ -114,11 +114,10 @@ def report_page(run: Run, shown: Comparison | None) -> str:
 def _data(run: Run, shown: Comparison | None, calibrated: Calibration | None) -> dict[str, Any]:
     of = {item.name: item.of for item in run.problem.inputs}
     compared = {} if shown is None else comparison_data(shown, labels_of_units(run), of)
-    study = run.folder.read_json(DISCRETISATION)
     return compared | {
         "calibration": calibration_data(calibrated),
         "training": training_data(run.metrics, run.config.loss.weights),
-        "discretisation": study or None,
+        "discretisation": run.study or None,
     }
 
 

@@ -296,6 +296,11 @@ class Run:
         return found
 
     def _not_calibrated(self, argument: str) -> UsageError:
+        if not self.problem.inputs:
+            return UsageError(
+                f"{argument}: is for answers to other inputs; {self.problem.name} has none, so "
+                f"there is one solution, whose error is measured by: piop evaluate {self.path}"
+            )
         found, now = self.folder.read_json(CALIBRATION), self._last_row["step"]
         reason = "the run is not calibrated"
         if found and found.get("hash") != self.solved.hash:
@@ -513,7 +518,8 @@ class Run:
         seconds: float | None = self._seconds_of_evaluation
         written = self.folder.read_json(EVALUATION) if self.is_evaluated else {}
         solved = (written.get("reference") or {}).get("solved")
-        if solved and given is None and written.get("seed") == seed:
+        drawn = "data" not in written
+        if solved and given is None and drawn and written.get("seed") == seed:
             samples, seconds = min(samples, solved), None
             if found is not None and len(found.held_out.accepted) < samples:
                 found = None  # of a later evaluation of fewer samples, which was not written
@@ -715,7 +721,7 @@ class Run:
         Returns:
             The content of ``discretisation.json``: ``relative_l2``, a list with ``sensors``,
             ``grid``, ``mean``, ``std`` and ``per_sample``; the numbers of ``sensors``; the
-            ``reference_error_estimate`` of each grid.
+            ``reference_error_estimate`` of each grid; the ``steps`` of the training.
 
         Raises:
             UsageError: For sensors or grids that cannot be read, or that the data do not have.
@@ -733,10 +739,20 @@ class Run:
             draw = partial(self.sources.draws, seed)
             found = study_discretisation(self.solved, self.model, source, draw, sensors, grids)
         found["warnings"] += self.sources.warnings_of(source, given)
-        found = json_value(found | {"seed": seed, "judged_by": source.name})
+        about = {"seed": seed, "judged_by": source.name, "steps": int(self._last_row["step"])}
+        found = json_value(found | about)
         if write:
             self.folder.write_json(DISCRETISATION, found)
         return found
+
+    @property
+    def study(self) -> dict[str, Any]:
+        """The content of ``discretisation.json`` if it is of the weights as they are, else empty.
+
+        Studies of before, which do not tell their steps, are taken as they are.
+        """
+        found, now = self.folder.read_json(DISCRETISATION), self._last_row["step"]
+        return found if found.get("steps", now) == now else {}
 
     @contextmanager
     def _working(self, write: bool, remedy: str) -> Iterator[None]:

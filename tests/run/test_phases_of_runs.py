@@ -91,4 +91,7 @@ def test_one_solution_is_not_calibrated_and_no_one_is_told_to(tmp_path, caplog):
         run.calibrate_after_training(20, lambda *_: None, 0.0)
     assert "calibrating" not in phases.seconds
     assert "has no inputs, so there is one solution" in caplog.text
+    for asked in ({"tolerance": 0.1}, {"refine": True}):
+        with pytest.raises(UsageError, match=r"has none.*measured by: piop evaluate \S+$"):
+            run.predict(**asked)
     assert "--calibrate" not in caplog.text

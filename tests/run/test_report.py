@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from piop.errors import DataError, PiopError, UsageError
+from piop.generation import generate
 from piop.problem import Problem
 from piop.report import figures
 from piop.run import Run, fit, resume
+from piop.run.drawn_inputs import DrawnInputs
 from piop.web import unpack
 from tests.report_page import data_of, text_of
 from tests.small_heat import HEAT
@@ -199,6 +201,45 @@ def test_the_command_makes_the_same_settings(tmp_path, heat):
     )
     assert configure(heat, start, None, parse_settings(tuple(words[1:]))) == config
     assert command(heat, config, None, "/runs/first").split(" --set ")[0].endswith("first")
+
+
+def test_the_command_gives_settings_that_a_lattice_would_choose_otherwise(heat):
+    from piop.report.settings_section import command
+    from piop.run.configuration import configure
+    from piop.training.config import BudgetConfig, TrainingConfig
+
+    start = TrainingConfig(BudgetConfig(steps=2))
+    given, chosen = (configure(heat, start, None, {"clip": clip}) for clip in (1.0, 0.01))
+    assert "--set clip=1.0" in command(heat, given, None, lattice=[7, 16])
+    assert "--set clip" not in command(heat, given, None)
+    assert "--set clip" not in command(heat, chosen, None, lattice=[7, 16])
+
+
+def test_a_study_of_fewer_steps_is_not_shown_as_that_of_the_run(heat, tmp_path):
+    run = fit(heat, steps=2, out=tmp_path / "r", samples=1, calibrate=0, device="cpu")
+    run.discretisation("50%", samples=1)
+    assert data_of(run.report().read_text())["discretisation"]
+    run = resume(run.path, steps=3, samples=1, calibrate=0)
+    assert not data_of(run.report().read_text())["discretisation"]
+    with pytest.raises(UsageError, match="a discretisation study"):
+        run.plot("discretisation")
+
+
+def test_references_are_solved_in_bounded_time_after_an_evaluation_on_data(
+    copy, heat, tmp_path, monkeypatch
+):
+    given = []
+    judging = DrawnInputs.judging
+
+    def noted(own, judge, seconds=None, progress=None):
+        given.append(seconds)
+        return judging(own, judge, seconds, progress)
+
+    generate(heat, 2, tmp_path / "d.nc")
+    copy.evaluate(data=tmp_path / "d.nc")
+    monkeypatch.setattr(DrawnInputs, "judging", noted)
+    Run.load(copy.path).report()
+    assert given == [copy._seconds_of_evaluation]
 
 
 def test_a_resumed_run_that_is_interrupted_is_reported(heat, tmp_path):
