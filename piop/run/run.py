@@ -16,7 +16,14 @@ import torch
 
 from piop.arguments import callback, flag, seed_number, whole_number
 from piop.datasets import AnyDataset, Queries
-from piop.errors import DamagedFileError, DataError, NotSupportedError, SolverError, UsageError
+from piop.errors import (
+    DamagedFileError,
+    DataError,
+    NotSupportedError,
+    PiopError,
+    SolverError,
+    UsageError,
+)
 from piop.json_values import json_value
 from piop.models.core.base import Backbone, Preset
 from piop.problem import Problem, late_imports
@@ -34,6 +41,7 @@ from piop.run.error_bounds.calibration import (
     INPUTS,
     PART_OF_REFERENCES,
     Calibration,
+    TooFewInputsError,
     calibrate_model,
     check_inputs,
 )
@@ -370,7 +378,7 @@ class Run:
             judged = judged.take(known.nonzero()[:, 0])
             solved = len(judged.held_out.accepted)
             if solved < FEWEST:
-                raise NotSupportedError(
+                raise TooFewInputsError(
                     f"{solved} of the {FEWEST} inputs that are needed have a reference solution"
                     + " whose unknowns are not zero" * (not bool(known.all()))
                 )
@@ -668,14 +676,14 @@ class Run:
         """
         if not self.problem.inputs and samples is None:
             return
-        reason: object = "no time was left for it"
+        reason: str | PiopError = "no time was left for it"
         try:
             if samples is not None or seconds > 0:
                 self.calibrate(samples, progress=progress, seconds=None if samples else seconds)
                 return
         except (NotSupportedError, SolverError, DataError) as error:
             reason = error
-        if not self.problem.inputs or isinstance(reason, SolverError):
+        if isinstance(reason, PiopError) and not isinstance(reason, TooFewInputsError):
             logger.info("%s: answers have no error bound: %s", self.path, reason)
             return
         logger.info(

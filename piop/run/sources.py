@@ -20,6 +20,7 @@ from piop.run.data import (
     training_and_held_out,
 )
 from piop.run.drawn_inputs import DrawnInputs
+from piop.run.error_bounds.calibration import FEWEST
 from piop.run.held_out import HeldOutData, HeldOutSource, Sensors
 from piop.sampling import Draws
 from piop.sampling.random import CALIBRATION, HELD_OUT
@@ -96,7 +97,7 @@ class RunSources:
             judged: Number of the run's own held-out data that an evaluation takes.
 
         Raises:
-            NotSupportedError: If there are no inputs, or none of the run's own data are left.
+            NotSupportedError: If there are no inputs, or too few of the run's own data are left.
             DataError: If the data are not there.
         """
         if not problem.inputs:
@@ -106,9 +107,10 @@ class RunSources:
             )
         if self.recorded is not None and not self.config.physics:
             data = self.own_data()
-            if len(data) <= judged:
+            if len(data) < judged + FEWEST:
                 raise NotSupportedError(
-                    f"the data hold out {len(data)} samples, all of them for the evaluation"
+                    f"the data hold out {len(data)} samples, and {judged + FEWEST} are needed, "
+                    f"{judged} of them for the evaluation"
                 )
             rest = torch.arange(judged, min(judged + samples, len(data)))
             return HeldOutData(problem, data.take(rest), self.end)

@@ -49,6 +49,11 @@ CONFIDENCE = 0.9
 """Confidence of bounds, unless another is asked for."""
 
 
+@final
+class TooFewInputsError(NotSupportedError):
+    """Fewer inputs than are needed have a reference; in more time, more may have one."""
+
+
 def check_inputs(count: int | None, least: int = FEWEST) -> int | None:
     """Return the number of inputs that was asked for; None where none was.
 

@@ -215,7 +215,9 @@ def test_a_short_training_leaves_no_time_for_a_calibration(heat, tmp_path, caplo
     assert f"Calibrate it with: piop evaluate {run.path} --calibrate 150" in caplog.text
 
 
-def test_networks_of_data_alone_are_calibrated_on_data_they_were_not_evaluated_on(heat, tmp_path):
+def test_networks_of_data_alone_are_calibrated_on_data_they_were_not_evaluated_on(
+    heat, tmp_path, caplog
+):
     """Of 900 samples 90 are held out; 64 are for the evaluation, 26 are left."""
     generate(heat, 900, tmp_path / "d.nc", tolerance=1e-3)
     options = {"physics": False, "device": "cpu", "steps": 3}
@@ -224,9 +226,12 @@ def test_networks_of_data_alone_are_calibrated_on_data_they_were_not_evaluated_o
     assert found.selection == 9
     assert found.count == 17
     few = read_dataset(tmp_path / "d.nc", heat).subset(torch.arange(300))
-    run = fit(heat, data=few, out=tmp_path / "few", calibrate=30, **options)
+    with caplog.at_level("INFO"):
+        run = fit(heat, data=few, out=tmp_path / "few", calibrate=30, **options)
     assert run.calibration is None
-    with pytest.raises(NotSupportedError, match="hold out 30 samples, all of them for the evalu"):
+    assert "answers have no error bound: the data hold out 30 samples" in caplog.text
+    assert "--calibrate" not in caplog.text
+    with pytest.raises(NotSupportedError, match="30 samples, and 84 are needed, 64 of them for"):
         run.calibrate(30)
 
 
