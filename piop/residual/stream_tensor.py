@@ -216,12 +216,18 @@ class StreamTensor:
         raise NoRuleError("assignment into a tensor")
 
     def like(self, streams: Tensor) -> StreamTensor:
-        """Make a tensor at the same points from streams ``[S, B, N, *]`` known otherwise."""
+        """Make a tensor at the same points from streams ``[S, B, N, *]`` known otherwise.
+
+        Streams ``[S, 1, N, *]`` of what is the same for all functions are repeated where their
+        coefficients differ.
+        """
         if streams.shape[0] != self.layout.count:
             raise ValueError(f"{streams.shape[0]} streams given for {self.layout.count}")
         coefficients = self.coefficients
         if coefficients is not None:
             flat = coefficients[(..., *(0,) * (self.ndim - 2))]
+            if streams.shape[1] == 1:
+                streams = streams.expand(-1, flat.shape[1], *streams.shape[2:])
             spread = flat[(..., *(None,) * (streams.ndim - 3))]
             coefficients = spread.expand(-1, *streams.shape[1:])
         return StreamTensor(streams, self.layout, coefficients)

@@ -35,11 +35,14 @@ PROBLEMS = {
     "number before the highest derivative": lambda: forced("0.2"),
     "a coefficient of each function": lambda: forced("nu"),
     "a coefficient that varies": lambda: forced("(2 + a)*nu"),
+    "one stream with a coefficient that varies": lambda: forced("(2 + a)*nu", "(2 + a)*nu"),
+    "the same from constants": lambda: forced("(2 + a)*nu", "(2 + a)*nu", start="0.5"),
 }
 
 
-def forced(coefficient):
-    return Problem.from_yaml(FORCED.replace("COEFFICIENT", coefficient))
+def forced(coefficient, second="0.1", start="f"):
+    text = FORCED.replace("COEFFICIENT", coefficient).replace("0.1*dxx", f"{second}*dxx")
+    return Problem.from_yaml(text.replace("initial: {u: f", f"initial: {{u: {start}"))
 
 
 def setting(problem, batch=3, count=5):
