@@ -155,7 +155,7 @@ class KernelCrossAttention(nn.Module):
             sharp = sharp * torch.exp(moved[..., :1])
             here = here + moved[..., 1:]
         near, far = (coordinate_pairs(x, self.axes) for x in (here, points.at[:, :, None]))
-        scores = self._scores(sharp, near, far, at.shape[1])
+        scores = self._scores(sharp, near, far, (at.shape[1], tokens.shape[1]))
         if self.query is not None and self.key is not None:
             query = split_heads(self.query(state), self.heads) * self.depth**-0.5
             key = split_heads(self.key(tokens), self.heads)
@@ -170,8 +170,10 @@ class KernelCrossAttention(nn.Module):
         found = self._gathered(found, near)
         return self.out(found.reshape(*found.shape[:2], -1))
 
-    def _scores(self, sharp: Any, near: CoordinatePairs, far: CoordinatePairs, count: int) -> Any:
-        """−λD up to what cancels in a softmax: ``[B or 1, H or 1, N, M]``."""
+    def _scores(
+        self, sharp: Any, near: CoordinatePairs, far: CoordinatePairs, shape: tuple[int, int]
+    ) -> Any:
+        """−λD up to what cancels in a softmax: ``[B or 1, H or 1, N, M]``, N and M being given."""
         query, key = [], []
         for axis, (c, s), (first, second) in zip(self.axes, near, far, strict=True):
             if axis.periodic:
@@ -181,7 +183,7 @@ class KernelCrossAttention(nn.Module):
                 query += [c * sharp, s * (sharp * 2)]
                 key += [-(second**2), second]
         if not key:
-            return sharp.new_zeros(1, 1, count, 1)
+            return sharp.new_zeros(1, 1, *shape)
         return head_scores(torch.cat(query, -1), torch.cat(key, -1))
 
     def _squares(self, near: CoordinatePairs, far: CoordinatePairs) -> Any:

@@ -143,11 +143,13 @@ def test_contents_add_the_scores_of_equation_12():
         assert torch.allclose(out[0, n, 5 * h : 5 * h + 4][: 8 - 5 * h], truth[: 8 - 5 * h])
 
 
-def test_padding_and_functions_without_a_shared_axis():
+@pytest.mark.parametrize("count", [4, 6])
+def test_padding_and_functions_without_a_shared_axis(count):
     layer = reading(())
-    tokens, there = torch.randn(1, 6, 8).double(), torch.tensor([[True] * 4 + [False] * 2])
+    tokens = torch.randn(2, 6, 8).double()
+    there = torch.tensor([[True] * 4 + [False] * 2]) if count < 6 else None  # None: no padding
     nowhere = torch.zeros(1, 6, 0, dtype=torch.float64)
     at = torch.zeros(1, 3, 0, dtype=torch.float64)
     out = layer(tokens, KernelPoints.of(nowhere, (), there), at)
-    truth = layer.out(layer.value(tokens)[:, :4].mean(1, keepdim=True)).expand(-1, 3, -1)
+    truth = layer.out(layer.value(tokens)[:, :count].mean(1, keepdim=True)).expand(-1, 3, -1)
     assert (out - truth).abs().max() < 1e-12
