@@ -112,10 +112,14 @@ def split_linear(pde: PDE) -> Split:
         The split; coefficients may hold scalar symbols (scalar inputs), never coordinates.
 
     Raises:
-        NotSupportedError: Steady problem, or the time derivatives do not stand linearly.
+        NotSupportedError: Steady problem, an unknown without a time derivative that no auxiliary
+            equation fixes, or the time derivatives do not stand linearly.
     """
     if pde.time is None:
         raise NotSupportedError(f"{pde.name}: a steady problem has no evolution to split")
+    still = [name for name in pde.unknowns if not pde.time_order[name]]
+    if still:
+        raise NotSupportedError(f"{still[0]} does not evolve by itself")
     return _Splitter(pde, pde.time.symbol).run()
 
 

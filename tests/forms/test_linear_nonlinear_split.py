@@ -196,3 +196,12 @@ def test_vorticity_moved_by_its_stream_function_is_written_as_fluxes(auxiliary, 
 def test_other_advections_keep_their_products(auxiliary, equation):
     found = vorticity(auxiliary, equation)
     assert {found.channels[c].name for c, _ in found.unknown_atoms.values()} == {"psi", "w"}
+
+
+def test_an_unknown_without_time_derivative_and_auxiliary_equation_is_refused():
+    with pytest.raises(NotSupportedError, match="q does not evolve by itself"):
+        split(
+            ["dt(u) + dx(q) = 0", "q = u**2/2 - 0.1*dx(u)"],
+            unknowns=("u", "q"),
+            initial={"u": "0"},
+        )
