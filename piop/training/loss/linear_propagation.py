@@ -32,10 +32,11 @@ POINTS = {1: 256, 2: 64, 3: 32}
 NEGLECTED = 1e-8
 """Size of a wave relative to the largest of a batch below which it stays as it is."""
 DEFECT = 1e-8
-"""What is added below the diagonal of a symbol without a basis of eigenvectors, in units of 1/T²:
-the solution over a time T moves by as much, relatively."""
+"""What is added, about, to the entries of a symbol without a basis of eigenvectors, in units of the
+time axis: the solution over its length T moves by as much, relatively."""
 MOST_VALUES = 2**17
 """Values of waves at points held in memory at once."""
+GOLDEN = (math.sqrt(5) - 1) / 2
 BASIS_CONDITION = 1e6
 """Condition number from which on eigenvectors count as no basis."""
 
@@ -184,7 +185,8 @@ class LinearPropagation(DerivedFunctions):
         sources = Sources(problem, {}, self._grid.device)
         self._symbols = Symbols(split, means, self._grid, 1, sources)
         states = symbol_matrices(self._symbols.linear, self._grid, (split.states, split.states))
-        rates, vectors = eigenvectors(states, self._time.length)
+        orders = [c.time_order for c in split.channels[: split.states]]
+        rates, vectors = eigenvectors(states, self._time.length, orders)
         lifted = torch.cat([vectors, self._auxiliaries() @ vectors], 1)
         row = {(c.name, c.time_order): i for i, c in enumerate(split.channels)}
         self._rows = [row[name, 0] for name in problem.channels]
@@ -286,12 +288,13 @@ def symbol_matrices(table: Table, grid: PeriodicGrid, shape: tuple[int, int]) ->
     return full
 
 
-def eigenvectors(matrices: Tensor, time: float) -> tuple[Tensor, Tensor]:
+def eigenvectors(matrices: Tensor, time: float, orders: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Diagonalise the symbol of a linear part.
 
     Args:
-        matrices: ``[K, S, S]`` complex128, inverse units of the time.
+        matrices: ``[K, S, S]`` complex128, from states to their rates of change.
         time: Length of the time axis.
+        orders: Of which derivative in time of an unknown each state is ``[S]``.
 
     Returns:
         Rates ``[K, S]`` and vectors ``[K, S, S]``.
@@ -299,9 +302,21 @@ def eigenvectors(matrices: Tensor, time: float) -> tuple[Tensor, Tensor]:
     rates, vectors = torch.linalg.eig(matrices)
     defective = torch.linalg.cond(vectors) > BASIS_CONDITION
     if defective.any():
-        below = torch.ones_like(matrices[0]).tril(-1) * (DEFECT / time**2)
-        rates[defective], vectors[defective] = torch.linalg.eig(matrices[defective] + below)
+        moved = matrices[defective] + _generic_matrix(time, orders).to(matrices)
+        rates[defective], vectors[defective] = torch.linalg.eig(moved)
     return rates, vectors
+
+
+def _generic_matrix(time: float, orders: Sequence[int]) -> Tensor:
+    """Return a small matrix ``[S, S]`` that gives any symbol a basis of eigenvectors.
+
+    Whatever states drive whatever others, and however often: its entries, from 1 to 2 times
+    :data:`DEFECT`, are multiples n² of the golden ratio modulo one, so that no rows are related.
+    """
+    count, order = len(orders), torch.tensor(orders, dtype=torch.float64)
+    fractions = (torch.arange(1, count**2 + 1, dtype=torch.float64).square() * GOLDEN).remainder(1)
+    units = time ** (order - order[:, None] - 1)
+    return DEFECT * (1 + fractions.reshape(count, count)) * units
 
 
 def _doubled(axis: Coordinate) -> Coordinate:

@@ -160,6 +160,57 @@ def test_a_symbol_without_a_basis_of_eigenvectors_is_solved_too() -> None:
     assert found(queries()).abs().max() < 1e-6  # the eigenvectors are 1e-4 apart
 
 
+@pytest.mark.parametrize("names", ["uvw", "wvu"])
+def test_unknowns_that_drive_others_of_the_same_symbol_are_solved(names: str) -> None:
+    """v and w grow as s and s²/2 times the wave that u is, whatever the order of the unknowns."""
+    equations = {
+        "u": "dt(u) = 0.1*dxx(u)",
+        "v": "dt(v) = 0.1*dxx(v) - 0.5*u",
+        "w": "dt(w) = 0.1*dxx(w) + 3*v",
+    }
+    problem = example(
+        *(equations[name] for name in names), initial="u: a, v: 0, w: 0", unknowns=", ".join(names)
+    )
+    k, at = 2 * math.pi, queries()
+    since, wave = at[..., 0] - 0.5, torch.cos(k * (at[..., 1] + 1))
+    u = torch.exp(-0.1 * k**2 * since) * wave
+    wanted = {"u": u - wave, "v": -0.5 * since * u, "w": -0.75 * since**2 * u}
+    for name, found in zip(names, propagated(problem, {"a": Wave(k)}), strict=True):
+        assert (found(at) - wanted[name]).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("copies", [1, 2, 5, 8])
+@pytest.mark.parametrize(
+    ("rows", "orders"),
+    [
+        ([[0, 1], [0, 0]], [0, 1]),
+        ([[0, 0], [-0.5, 0]], [0, 0]),
+        ([[0, 0, 0], [1, 0, 0], [0, 1, 0]], [0, 0, 0]),
+    ],
+)
+def test_any_number_of_equal_blocks_has_a_basis(
+    rows: list[list[float]], orders: list[int], copies: int
+) -> None:
+    block = torch.tensor(rows, dtype=torch.complex128)
+    matrix = torch.block_diag(*[block] * copies)
+    rates, vectors = linear_propagation.eigenvectors(matrix[None], 1.0, orders * copies)
+    found = (vectors[0] * rates[0].exp()) @ torch.linalg.inv(vectors[0])
+    assert (found - torch.linalg.matrix_exp(matrix)).abs().max() < 1e-7
+
+
+def test_unknowns_without_a_basis_of_eigenvectors_do_not_mix() -> None:
+    """Means of two waves grow by themselves: nothing is added to either."""
+    problem = example(
+        "d(u, t, 2) = dxx(u)",
+        "d(v, t, 2) = dxx(v)",
+        initial="u: a, dt(u): b, v: b, dt(v): a",
+        unknowns="u, v",
+    )
+    for found in propagated(problem, {"a": Wave(0.0), "b": Wave(0.0)}):
+        assert found(queries()).abs().max() < 1e-6
+        assert found.derivative(queries(), (1, 0)).abs().max() < 1e-6
+
+
 def test_a_system_turns_its_unknowns_into_each_other() -> None:
     """p + iq of i h_t + h_xx/2 = 0 turns by exp(−i k² s/2)."""
     problem = example(
