@@ -295,8 +295,13 @@ def derive(a: Scalar, coordinates: Sequence[Symbol]) -> Scalar:
 
 
 def merge(expr: Any, coordinates: Sequence[Expr]) -> Expr:
-    """The derivative of an expression; that of a derivative becomes one, in one canonical order."""
+    """The derivative of an expression; that of a derivative becomes one, in one canonical order.
+
+    That of an input along a coordinate on which it does not depend is zero.
+    """
     if expr.is_Derivative:
         coordinates = [*expr.variables, *coordinates]
         expr = expr.expr
+    if is_applied(expr) and not expr.free_symbols.issuperset(coordinates):
+        return sympy.S.Zero
     return sympy.Derivative(expr, *sorted(coordinates, key=str))

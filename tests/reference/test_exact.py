@@ -271,6 +271,20 @@ def test_source_in_time_and_space_is_integrated():
     assert error <= float(solution.error_estimate[0]) <= 1e-6
 
 
+def test_a_source_by_the_time_derivative_of_a_function_of_space_is_zero():
+    """The source of u = g + sin(t) is written with all derivatives of g."""
+    law = {"law": "fourier_series", "terms": 1, "amplitude": [0, 1], "wavenumber": [1, 1]}
+    problem = periodic(
+        "dt(u) - 0.1*dxx(u) = dt(g) - 0.1*dxx(g) + cos(t)",
+        initial={"u": "g"},
+        inputs={"g": {"of": ["x"], **law}},
+    )
+    solution = solve_reference(problem, {"g": one_wave(0.7)})
+    exact = 0.7 * torch.sin(2 * math.pi * solution.axes[0]) + solution.times.sin()[:, None]
+    error = relative(solution.values["u"][0], exact)
+    assert error <= float(solution.error_estimate[0]) <= 1e-6
+
+
 def test_gauge_gives_the_auxiliary_its_mean():
     problem = periodic(
         "dt(w) = 0.1*dxx(w) + psi",
