@@ -64,8 +64,10 @@ class TransportSolver(LevelSolver[GridLevel, GridResult]):
         self.longest_step = self.features.step_lengths(self.samples, self.problem.space[0])
         self.initial = [sources.along(e, [axis]) for e in (u0, rate)]
         self.walls = [
-            None if g is None else [sources.along(e, [time]) for e in (g, partial(g, time))]
-            for g in form.walls
+            None
+            if g is None
+            else [sources.along(e, [time], {axis: end}) for e in (g, partial(g, time))]
+            for end, g in zip(self.ends, form.walls, strict=True)
         ]
         for end, (position, wall) in enumerate(zip(self.ends, self.walls, strict=True)):
             at_wall = torch.full((sources.batch, 1), position, dtype=torch.float64).to(self.axes[0])

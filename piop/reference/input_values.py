@@ -156,18 +156,27 @@ class Sources:
         found = compile_expression(expression, atoms)(values).to(values[-1])
         return found.expand(self.batch, *map(len, axes)).contiguous()
 
-    def along(self, expression: Expr, symbols: Sequence[Any]) -> Callable[[Tensor], Tensor]:
+    def along(
+        self, expression: Expr, symbols: Sequence[Any], fixed: Mapping[Any, float] | None = None
+    ) -> Callable[[Tensor], Tensor]:
         """Compile an expression of one coordinate, whose symbols these are.
+
+        Args:
+            expression: Without unknowns.
+            symbols: Of the coordinate.
+            fixed: Values of other coordinates.
 
         Returns:
             Values ``[B or 1, n]`` of the coordinate → values of the expression ``[B or 1, n]``.
         """
         expression = sympy.sympify(expression)
         atoms = inputs_in(expression, self.problem)
-        run = compile_expression(expression, [*atoms, *symbols])
+        others = fixed or {}
+        run = compile_expression(expression, [*atoms, *symbols, *others])
 
         def evaluate(positions: Tensor) -> Tensor:
             columns = {str(symbol): positions for symbol in symbols}
+            columns |= {str(s): torch.full_like(positions, value) for s, value in others.items()}
             values = [self.at_points(atom, columns) for atom in atoms]
             return run([*values, *columns.values()]).expand_as(positions)
 

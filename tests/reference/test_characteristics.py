@@ -12,7 +12,7 @@ from piop.problem.reference_methods import Characteristics, Chebyshev
 from piop.reference import solve_reference
 from piop.sampling import Draws, sample_inputs
 
-from .cases import Scalars, relative
+from .cases import Scalars, Waves, relative
 
 
 def carried(equation, boundary, initial="sin(pi*x)", time=1.0, **words):
@@ -82,6 +82,24 @@ def test_growth_and_source_along_the_way_from_the_other_end():
         return grown * met + added
 
     check(problem, exact, tolerance=1e-9)
+
+
+def test_a_wall_value_may_be_written_with_the_coordinate_and_functions_of_it():
+    """u = (1 + t) g(x) + x enters through x = 0, where g is 0.6."""
+    wave = {"of": ["x"], "law": "fourier_series", "terms": 1, "amplitude": [0, 1]}
+    problem = carried(
+        "dt(u) + dx(u) = 0",
+        {"x.min": {"dirichlet": {"u": "(1 + t)*g + x"}}},
+        "g",
+        inputs={"g": {**wave, "wavenumber": [1, 1]}},
+    )
+
+    def exact(t, x):
+        foot = 0.6 * torch.cos(2 * math.pi * (x - t))
+        return torch.where(x < t, 0.6 * (1 + t - x), foot)
+
+    cosine = Waves([[0.6]], [[[1]]], [[math.pi / 2]], [0.0], [1.0])
+    check(problem, exact, functions={"g": cosine})
 
 
 def test_flux_form_and_scalars_per_sample():
