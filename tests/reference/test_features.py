@@ -4,6 +4,7 @@ import math
 import re
 
 import pytest
+import sympy
 import torch
 
 from piop.problem import Problem
@@ -150,6 +151,17 @@ def test_a_long_smooth_expression_takes_few_boxes():
     found, _ = features(f"({terms})*x**2 - ({terms})*t", count=1)
     (_, boxes), *_ = found.found
     assert len(boxes) < 50_000
+
+
+def test_products_that_would_give_thousands_of_terms_are_compared_as_they_are():
+    """Multiplied out, this source has 15,876 terms; a law's source of 54 s was all in that."""
+    found, _ = features("x", count=1)
+    x = sympy.Symbol("x", real=True)
+    sums = [1 + sympy.sin(k * x) + sympy.cos(k * x) + sympy.exp(k * x) + x for k in (1, 2)]
+    product = sympy.Mul(*(s**5 for s in sums))
+    cells, means = found.means(product, [0], [torch.linspace(0, 1, 17, dtype=torch.float64)])
+    assert len(means) == len(cells[0]) == 0
+    assert found._written_out(-product) == -found._written_out(product) == -product
 
 
 def test_an_interface_is_found_to_ten_digits():

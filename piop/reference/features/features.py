@@ -15,6 +15,7 @@ from sympy.core.function import AppliedUndef
 from torch import Tensor
 
 from piop.domain import Outline
+from piop.forms.terms import additive_terms
 from piop.problem import Coordinate
 from piop.reference.features.between_nodes import unseen_part
 from piop.reference.features.boxes import SMALLEST, Boxes, KnownValues, first_of_each
@@ -386,7 +387,7 @@ class Features:
         """Write equal data alike: expanded, and comparisons one way round."""
         if expression not in self._written:
             alike: Any = expression.replace(lambda e: e.is_Relational, lambda e: e.canonical)
-            self._written[expression] = sympy.expand(alike)
+            self._written[expression] = sympy.Add(*additive_terms(alike))
         return self._written[expression]
 
 
