@@ -106,15 +106,16 @@ def first_grid(problem: Problem, shape: Sequence[int], cap: int) -> tuple[tuple[
     """
     rank = len(shape)
     shortest = min(c.length for c in problem.space)
+    most = 2 ** math.floor(math.log2(max(cap / 4, 1)))
     found, aligned = [], True
     for axis, n in zip(problem.space, shape, strict=True):
         wanted, own = n if axis.periodic else max(n - 1, 1), _pieces(problem, axis.name)
-        fewest = _FEWEST[rank - 1] * 2 ** round(math.log2(axis.length / shortest))
+        fewest = min(_FEWEST[rank - 1] * 2 ** round(math.log2(axis.length / shortest)), most)
         both = _fit(math.lcm(wanted, own), own, fewest)
         odd = both // (both & -both)
         fits = 4 * both <= cap and not (axis.periodic and odd > _ODD[rank - 1])
         aligned &= fits
-        found.append(both if fits else _fit(own, own, 2 * fewest))
+        found.append(both if fits else _fit(own, own, min(2 * fewest, most)))
     return tuple(found), aligned
 
 

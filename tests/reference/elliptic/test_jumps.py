@@ -54,6 +54,28 @@ def test_one_dimension_with_a_constant_source_is_exact_at_the_nodes(cells):
     assert (found - exact).abs().max() < 1e-11
 
 
+@pytest.mark.parametrize("lengths", [(20, 1), (1, 8, 1)])
+def test_a_box_much_longer_than_wide_has_levels_to_compare(lengths):
+    """Two layers on the last axis, as in series: slopes of 2 and a third of that."""
+    *along, across = "xyz"[: len(lengths)]
+    problem = Problem(
+        name="channel",
+        space={name: [0, length] for name, length in zip("xyz", lengths, strict=False)},
+        unknowns=["u"],
+        equations=[f"-div(where({across} < 0.25, 1, 3)*grad(u)) = 0"],
+        boundary={
+            **{axis: {"neumann": {"u": 0}} for axis in along},
+            f"{across}.min": {"dirichlet": {"u": 0}},
+            f"{across}.max": {"dirichlet": {"u": 1}},
+        },
+    )
+    solution = solve_reference(problem, {}, shape=(5,) * len(lengths))
+    at = solution.axes[-1]
+    exact = 2 * torch.where(at < 0.25, at, 0.25 + (at - 0.25) / 3)
+    error = relative(solution.values["u"][0], exact.expand(solution.values["u"][0].shape))
+    assert error <= float(solution.error_estimate[0]) <= 0.05
+
+
 def test_a_jump_across_the_flow_and_one_along_it_in_two_dimensions():
     """A slab in series, u broken at x = 1/2; slabs side by side, u straight."""
     sides = {"x.min": {"dirichlet": {"u": 0}}, "x.max": {"dirichlet": {"u": 1}}}
