@@ -72,6 +72,23 @@ def test_what_iterations_leave_over_hundreds_of_steps_is_within_the_estimate():
         assert error <= 0.3 * float(solution.error_estimate[row])
 
 
+def test_a_nonlinear_constraint_far_from_zero_starts_on_its_solution():
+    """u' = −v, 2v + v³/5 = 2u + u³/5: v = u = e^−t s, of which the start of v is not given."""
+    problem = Problem(
+        name="constraint",
+        time={"t": [0, 1]},
+        unknowns=["u", "v"],
+        inputs=DRAWN,
+        equations=["dt(u) = -v", "2*v + v**3/5 = 2*u + u**3/5"],
+        initial={"u": "s"},
+    )
+    solution, numbers = solved(problem)
+    truth = np.exp(-solution.times.numpy()) * numbers["s"]
+    assert bool(solution.accepted.all())
+    for name in "uv":
+        assert np.abs(solution.values[name].numpy() - truth).max() < 1e-6
+
+
 def test_what_lotka_and_volterra_conserve_is_conserved():
     solution, numbers = solved(Problem.from_file("lotka_volterra"), 8)
     u, v = solution.values["u"].numpy(), solution.values["v"].numpy()

@@ -19,7 +19,7 @@ from piop.errors import SolverError
 from piop.reference.chebyshev.equations import Equations
 from piop.reference.chebyshev.mesh import CollocationMesh
 from piop.reference.chebyshev.radau import Radau
-from piop.reference.chebyshev.steady import solve_steady
+from piop.reference.chebyshev.steady import consistent_start, solve_steady
 from piop.reference.chebyshev.system import CollocationSystem
 from piop.reference.chebyshev.time_stepping import (
     SHORTEST,
@@ -134,6 +134,7 @@ class CollocationSolver(NodalSolver[GridLevel, CollocationResult]):
         else:
             w = self.initial(system)
             require_finite_start(w, samples)
+            w = consistent_start(system, w, self.start)
             check_flow(system, self.start, samples)
             control = self._step_control(level.number)
             longest = self.features.longest_step(samples, _FINER * (level.number - 1))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import final
+
 import torch
 from torch import Tensor
 
@@ -15,7 +18,54 @@ _SHORTEST = 1e-4
 _SLOW = 0.1  # contraction above which ∂V/∂w is renewed for the next correction
 
 
-def solve_steady(system: CollocationSystem, guess: Tensor) -> tuple[Tensor, Tensor]:
+@final
+class ConstraintsAtStart:
+    """Rows of an evolution without time derivatives, at one time, with all other values held.
+
+    Args:
+        system: The rows on a mesh.
+        w: The state ``[B, C, *sizes]``.
+        t: The time.
+        free: Channels that nothing but those rows determines ``[C]``.
+    """
+
+    def __init__(self, system: CollocationSystem, w: Tensor, t: float, free: Tensor) -> None:
+        self.equations, self.mesh = system.equations, system.mesh
+        self._system, self._start, self._time = system, w.unsqueeze(1), t
+        self._held = (~free).reshape(-1, *(1,) * (w.ndim - 2)).expand(w.shape[1:])
+
+    def value(self, w: Tensor, _: Sequence[float]) -> Tensor:
+        """As of a system."""
+        rows = self._system.value(w, (self._time,))
+        return torch.where(self._held, w - self._start, rows)
+
+    def jacobian(self, w: Tensor, _: float) -> Tensor:
+        """As of a system."""
+        rows, held = self._system.jacobian(w, self._time), self._held.flatten()
+        return torch.where(held[:, None], torch.eye(len(held)).to(rows), rows)
+
+
+def consistent_start(system: CollocationSystem, w: Tensor, t: float) -> Tensor:
+    """Solve for what has no initial data, so that nonlinear steps begin beside the solution.
+
+    Args:
+        system: The rows on a mesh.
+        w: The state ``[B, C, *sizes]``, zero where there are no data.
+        t: Time of the start.
+
+    Returns:
+        The state; as it was where there is no solution.
+    """
+    free = ~system.differential().reshape(w.shape[1], -1).any(1)
+    if system.equations.linear or not bool(free.any()):
+        return w
+    found, good = solve_steady(ConstraintsAtStart(system, w, t, free), w)
+    return torch.where(good.reshape(-1, *(1,) * (w.ndim - 1)), found, w)
+
+
+def solve_steady(
+    system: CollocationSystem | ConstraintsAtStart, guess: Tensor
+) -> tuple[Tensor, Tensor]:
     """Solve V(w) = 0 by damped Newton iterations from ``guess [B, C, *sizes]``.
 
     A step is taken as far as the natural monotonicity test allows: the next simplified correction
@@ -62,10 +112,12 @@ def solve_steady(system: CollocationSystem, guess: Tensor) -> tuple[Tensor, Tens
     return w, good
 
 
-def _correction(system: CollocationSystem, factored: tuple[Tensor, Tensor], w: Tensor) -> Tensor:
+def _correction(
+    system: CollocationSystem | ConstraintsAtStart, factored: tuple[Tensor, Tensor], w: Tensor
+) -> Tensor:
     residual = system.value(w.unsqueeze(1), (0.0,)).flatten(1)
     return -solve_factored(factored, residual).reshape(w.shape)
 
 
-def _size(system: CollocationSystem, w: Tensor) -> Tensor:
+def _size(system: CollocationSystem | ConstraintsAtStart, w: Tensor) -> Tensor:
     return system.mesh.norm(w).square().sum(1).sqrt()
