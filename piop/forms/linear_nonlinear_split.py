@@ -117,10 +117,33 @@ def split_linear(pde: PDE) -> Split:
     """
     if pde.time is None:
         raise NotSupportedError(f"{pde.name}: a steady problem has no evolution to split")
-    still = [name for name in pde.unknowns if not pde.time_order[name]]
-    if still:
-        raise NotSupportedError(f"{still[0]} does not evolve by itself")
+    if still := [name for name in pde.unknowns if not pde.time_order[name]]:
+        raise NotSupportedError(f"no time derivative of {', '.join(still)}")
     return _Splitter(pde, pde.time.symbol).run()
+
+
+def require_successive_auxiliaries(split: Split) -> None:
+    """Require that each auxiliary unknown follows, wave by wave, from states and earlier ones.
+
+    Raises:
+        NotSupportedError: If its equation holds a later one, or itself with a coefficient that
+            varies.
+    """
+    for i, channel in enumerate(split.channels[split.states :]):
+        own, name = split.states + i, channel.name
+        linear = {column for row, column in split.auxiliary.linear if row == i}
+        if own not in linear or max(linear) > own:
+            raise NotSupportedError(
+                f"the auxiliary equation of '{name}' must fix it by states and earlier ones"
+            )
+        products = [p for p in split.auxiliary.products if any(row == i for row, _, _ in p.places)]
+        for term in (t for p in products for t in sympy.Add.make_args(p.expression)):
+            known = [split.unknown_atoms.get(atom) for atom in outermost_atoms(term)]
+            if any(entry is not None and entry[0] >= own for entry in known):
+                raise NotSupportedError(
+                    f"the auxiliary equation of '{name}' holds {term}; before it, and before "
+                    "later ones, coefficients must not vary"
+                )
 
 
 class _Splitter:

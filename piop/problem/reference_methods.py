@@ -16,7 +16,7 @@ from piop.expression.functions import JUMPS
 from piop.forms.conservation import forms_shocks, mirror, read_conservation_law
 from piop.forms.constant_mass import require_constant_mass
 from piop.forms.linear_forms import divergence_form, jumps, transport_form
-from piop.forms.linear_nonlinear_split import split_linear
+from piop.forms.linear_nonlinear_split import require_successive_auxiliaries, split_linear
 from piop.forms.pde import PDE
 from piop.forms.terms import highest_space_order, multipliers, orders, split_terms
 from piop.forms.weak import recovered_unknowns, weak_form
@@ -108,7 +108,7 @@ class Fourier(Method):
         outside = [*self._outside(problem)]
         yield from outside
         if not outside:
-            split_linear(problem.pde)
+            require_successive_auxiliaries(split_linear(problem.pde))
 
     def _outside(self, problem: Problem) -> Iterator[str]:
         """Ask for an evolution on a periodic box, of order two in time at most, without shocks."""

@@ -46,6 +46,20 @@ def test_shipped_problems_are_solved_for_their_source(name: str) -> None:
     assert str(decided(problem, "learned")) == "learned, as requested"
 
 
+def test_a_linear_evolution_beside_an_unknown_without_a_time_derivative_is_learned() -> None:
+    problem = Problem(
+        name="potential",
+        time={"t": [0, 1]},
+        space={"x": [0, 1]},
+        unknowns=["u", "v"],
+        equations=["dt(u) = dxx(u) - dx(v)", "-dxx(v) = cos(pi*x)"],
+        gauge={"v": {"mean": 0}},
+        initial={"u": "cos(pi*x)"},
+        boundary={"x": {"neumann": {"u": 0, "v": 0}}},
+    )
+    assert str(decided(problem)) == "learned, no time derivative of v"
+
+
 def test_a_permeability_that_varies_is_learned() -> None:
     problem = Problem.from_file("darcy_smooth")
     assert str(decided(problem)).startswith("learned, a coefficient is not a number: -")

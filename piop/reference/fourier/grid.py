@@ -370,8 +370,6 @@ class Symbols:
         split, n = self.split, self.split.states
         row = {c: p for (r, c), p in split.auxiliary.linear.items() if r == i}
         name = split.channels[n + i].name
-        if n + i not in row or any(c > n + i for c in row):
-            raise NotSupportedError(f"the auxiliary equation of '{name}' must fix it by itself")
         operator = self._symbol(row.pop(n + i))
         zero = (operator == 0) & self.grid.interior()
         origin = (slice(None), *(0,) * len(self.grid.sizes))

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from piop.problem.reference_methods import first_method
 from piop.reference import solve_reference
 from piop.reference.fourier.nonlinear import longest_step
 
@@ -59,6 +60,27 @@ def test_an_auxiliary_unknown_of_a_state_and_a_product_enters_products():
     error, estimate = exact_error(problem, wanted)
     assert error <= 1e-8
     assert estimate <= 1e-9
+
+
+@pytest.mark.parametrize(
+    ("equations", "why"),
+    [
+        ({"q": "(2 + cos(x))*q - dxx(q) = u"}, "holds q(t, x)*cos(x); before it"),
+        ({"q": "(2 + t)*q - dxx(q) = u"}, "holds t*q(t, x); before it"),
+        ({"q": "q - dxx(q) = u + r", "r": "r - dxx(r) = u"}, "by states and earlier ones"),
+        ({"q": "q - dxx(q) = u*r", "r": "r - dxx(r) = u"}, "holds r(t, x)*u(t, x); before it"),
+    ],
+)
+def test_an_auxiliary_unknown_that_waves_do_not_fix_one_by_one_has_no_solver(equations, why):
+    problem = periodic(
+        "dt(u) = dxx(u) + q",
+        space=TAU,
+        auxiliary={name: {"equation": equation} for name, equation in equations.items()},
+        initial={"u": "sin(x)"},
+    )
+    method, reason = first_method(problem)
+    assert method is None
+    assert why in reason
 
 
 def test_the_longest_step_takes_of_each_product_what_stands_before_it():
