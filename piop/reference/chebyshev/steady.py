@@ -75,14 +75,20 @@ def solve_steady(
     Returns:
         The state and whether each instance converged ``[B]``.
     """
+    w, good = _newton(system, guess)
+    if not system.equations.linear and not bool(good.all()):
+        # Zero may be where u**3, or a condition such as u ∂u/∂n = g, has no slope, which leaves a
+        # matrix singular up to rounding: begin beside it.
+        again, fine = _newton(system, guess + 1)
+        w = torch.where(good.reshape(-1, *(1,) * (w.ndim - 1)), w, again)
+        good = good | fine
+    return w, good
+
+
+def _newton(system: CollocationSystem | ConstraintsAtStart, guess: Tensor) -> tuple[Tensor, Tensor]:
     w = guess.clone()
     pad = (1,) * (w.ndim - 1)
-    lu, pivots, singular = factorise(system.jacobian(w, 0.0))
-    if not system.equations.linear and bool(singular.any()):
-        # Zero may be where a condition such as u ∂u/∂n = g has no slope: begin beside it.
-        w = torch.where((singular > 0).expand(len(w)).reshape(-1, *pad), w + 1, w)
-        lu, pivots, _ = factorise(system.jacobian(w, 0.0))
-    factored = lu, pivots
+    factored = factorise(system.jacobian(w, 0.0))[:2]
     if system.equations.linear:
         for _ in range(2):  # the second one takes off rounding
             w = w + _correction(system, factored, w)

@@ -223,14 +223,28 @@ class FiniteElementSystem:
         """Solve a nonlinear problem by damped Newton steps.
 
         Prescribed values are met as the steps go, so that a body is not torn at its boundary first.
+        """
+        fixed = ~self.free
+        mean = (given * fixed).sum(2) / np.maximum(fixed.sum(1), 1)
+        start = np.repeat(mean[:, :, None], given.shape[2], 2)
+        try:
+            return self._newton_from(start, sources, given, samples)
+        except SolverError:
+            if fixed.any(1).all():
+                raise
+        # Zero may be where u**3 has no slope, which leaves a matrix singular: begin beside it.
+        return self._newton_from(start + ~fixed.any(1, keepdims=True), sources, given, samples)
+
+    def _newton_from(
+        self, state: Array, sources: Sources, given: Array, samples: list[int]
+    ) -> Array:
+        """Solve from a state.
+
         A step is halved until the next one with the same matrix is shorter: the natural test
         (P. Deuflhard, Newton Methods for Nonlinear Problems, 2004, sec. 3.3).
         """
         terms = [p.at(p.terms, sources) for p in self.parts]
         slopes = [p.at(p.slopes, sources) for p in self.parts]
-        fixed = ~self.free
-        mean = (given * fixed).sum(2) / np.maximum(fixed.sum(1), 1)
-        state = np.repeat(mean[:, :, None], given.shape[2], 2)
         residual = self._residual(terms, state, given)
         length = math.inf
         for _ in range(_STEPS):

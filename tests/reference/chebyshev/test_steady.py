@@ -60,6 +60,17 @@ def test_a_nonlinear_equation_on_an_interval(walls):
     check(problem, u, 1e-8)
 
 
+@pytest.mark.parametrize(
+    "conditions", [{"faces": {"x": ("neumann", "neumann")}}, {"faces": {}, "periodic": ["x"]}]
+)
+def test_a_reaction_without_a_slope_at_zero_leaves_a_constant_free_at_first(conditions):
+    """The matrix at zero, where iterations begin, is singular up to rounding."""
+    u = 2 + sp.cos(2 * sp.pi * X)
+    left = lambda v: -sp.diff(v, X, 2) + v**3  # noqa: E731
+    problem = manufactured(u, left, "-dxx(u) + u**3", time=None, **conditions)
+    check(problem, u, 1e-8)
+
+
 def test_bratu_equals_its_closed_form():
     """u'' + e^u = 0 between zero walls: u = −2 ln(cosh((x − ½)θ/2)/cosh(θ/4)), θ = √2 cosh(θ/4).
 

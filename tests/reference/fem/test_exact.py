@@ -247,6 +247,23 @@ def test_points_lie_on_nodes_where_a_mesh_of_four_times_as_many_fits(meshes, bet
     assert solver_of(problem, limits=Limits(modes=(most, most, most))).between == between
 
 
+def test_a_reaction_without_a_slope_at_zero_is_solved_between_fluxes():
+    """−Δu + u³ of u = 2 + x: at zero, where Newton's method begins, a constant is free."""
+    problem = Problem(
+        name="reaction",
+        space={"x": [-1, 1], "y": [-1, 1]},
+        domain={"disk": [0, 0, 1]},
+        unknowns=["u"],
+        equations=["-lap(u) + u**3 = (2 + x)**3"],
+        boundary={"outline": "dx(u)*nx + dy(u)*ny = nx"},
+        save={"x": 9, "y": 9},
+    )
+    solution = solve_reference(problem, {})
+    exact = 2 + solution.points[..., 0]
+    assert float((solution.values["u"] - exact).abs().max()) < 1e-3
+    assert bool(solution.accepted.all())
+
+
 def test_newtons_full_step_is_tried_first(monkeypatch):
     """Weakly nonlinear: no step is shortened, so that each has one matrix and one residual."""
     counts = Counter()
