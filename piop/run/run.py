@@ -636,6 +636,12 @@ class Run:
             doubts += [f"{EVALUATION} is left as it was, with the errors on {before}"]
         if given is not None:
             found["data"] = given.name
+        asked = [k for k, v in (("at", at), ("sensors", sensors)) if v is not None]
+        if write and asked:
+            doubts.append(
+                f"errors in {EVALUATION} and the report are those with {' and '.join(asked)} as "
+                f"asked for, figures are not; for those of the spec: piop evaluate {self.path}"
+            )
         error = found["relative_l2"]["mean"] if found["relative_l2"] else math.nan
         scales = self.statistics.equation_scale
         doubts += warn_of_gap(self.metrics, error, circumstances["residual"], scales)

@@ -179,6 +179,16 @@ def test_scattered_points_are_no_grid(trained):
         trained.evaluate(2, at=[[1.0, 0.5]])
 
 
+def test_what_is_written_says_that_it_has_other_points_and_sensors(trained, tmp_path):
+    run = Run.load(shutil.copytree(trained.path, tmp_path / "r"))
+    asked = {"at": {"t": [1.0], "x": [0.0, 0.5]}, "sensors": {"u0": (9, "uniform")}}
+    run.evaluate(2, **asked)
+    written = json.loads((run.path / "evaluation.json").read_text())["warnings"]
+    assert any("those with at and sensors as asked for" in text for text in written)
+    for found in (run.evaluate(2, **asked, write=False), run.evaluate(2)):
+        assert not any("as asked for" in text for text in found["warnings"])
+
+
 def test_no_samples_is_refused(trained):
     with pytest.raises(UsageError, match="not above zero"):
         trained.evaluate(0)
