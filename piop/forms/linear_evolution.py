@@ -12,7 +12,12 @@ from dataclasses import dataclass
 
 from piop.errors import NotSupportedError
 from piop.forms.axis_conditions import Extension, axis_conditions
-from piop.forms.linear_nonlinear_split import EvolutionSystem, Split, split_linear
+from piop.forms.linear_nonlinear_split import (
+    EvolutionSystem,
+    Split,
+    require_successive_auxiliaries,
+    split_linear,
+)
 from piop.forms.pde import PDE
 
 
@@ -48,6 +53,7 @@ def linear_evolution(pde: PDE) -> LinearEvolution:
             raise NotSupportedError(f"a coefficient is not a number: {min(map(str, held))}")
     if split.auxiliary.products:
         raise NotSupportedError("an auxiliary equation is not linear in the unknowns alone")
+    require_successive_auxiliaries(split)
     if not any(row < len(pde.unknowns) for row, _ in split.right.linear):
         raise NotSupportedError("no term is linear in the unknowns with constant coefficients")
     return LinearEvolution(split, extensions)

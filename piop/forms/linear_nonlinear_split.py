@@ -101,6 +101,11 @@ class Split:
     unknown_atoms: dict[Expr, tuple[int, Order]] = field(repr=False)
     input_atoms: dict[Expr, tuple[str, Order]] = field(repr=False)
 
+    @property
+    def state_orders(self) -> list[int]:
+        """Of which derivative in time of an unknown each state is."""
+        return [channel.time_order for channel in self.channels[: self.states]]
+
 
 def split_linear(pde: PDE) -> Split:
     """Split the equations of an evolution.

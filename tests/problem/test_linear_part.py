@@ -60,6 +60,31 @@ def test_a_linear_evolution_beside_an_unknown_without_a_time_derivative_is_learn
     assert str(decided(problem)) == "learned, no time derivative of v"
 
 
+def test_an_auxiliary_unknown_of_a_later_one_is_learned() -> None:
+    first, later = {"q": {"equation": "q - dxx(q) = u + r"}}, {"r": {"equation": "r - dxx(r) = u"}}
+    found = [
+        str(
+            decided(
+                Problem(
+                    name="chain",
+                    time={"t": [0, 1]},
+                    space={"x": [0, 1]},
+                    unknowns=["u"],
+                    auxiliary=auxiliary,
+                    equations=["dt(u) = dxx(u) + q"],
+                    initial={"u": "sin(2*pi*x)"},
+                    boundary={"x": "periodic"},
+                )
+            )
+        )
+        for auxiliary in (first | later, later | first)
+    ]
+    assert (
+        found[0] == "learned, the auxiliary equation of 'q' must fix it by states and earlier ones"
+    )
+    assert found[1].startswith("solved exactly")
+
+
 def test_a_permeability_that_varies_is_learned() -> None:
     problem = Problem.from_file("darcy_smooth")
     assert str(decided(problem)).startswith("learned, a coefficient is not a number: -")

@@ -57,9 +57,7 @@ def integral_residual(
     shape = (split.states, split.states)
     time = cast("Coordinate", problem.time)  # linear_evolution refuses steady problems
     linear = symbol_matrices(symbols.linear, grid, shape)
-    rates, vectors = eigenvectors(
-        linear, time.length, [c.time_order for c in split.channels[: split.states]]
-    )
+    rates, vectors = eigenvectors(linear, time.length, split.state_orders)
     decaying = torch.complex(rates.real.clamp(max=0), rates.imag)
     rows = torch.linalg.inv(vectors) @ symbol_matrices(symbols.inverse_mass, grid, shape)
     return IntegralResidual(problem, lattice, decaying, vectors, rows, like, derived)

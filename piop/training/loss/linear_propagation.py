@@ -185,8 +185,7 @@ class LinearPropagation(DerivedFunctions):
         sources = Sources(problem, {}, self._grid.device)
         self._symbols = Symbols(split, means, self._grid, 1, sources)
         states = symbol_matrices(self._symbols.linear, self._grid, (split.states, split.states))
-        orders = [c.time_order for c in split.channels[: split.states]]
-        rates, vectors = eigenvectors(states, self._time.length, orders)
+        rates, vectors = eigenvectors(states, self._time.length, split.state_orders)
         lifted = torch.cat([vectors, self._auxiliaries() @ vectors], 1)
         row = {(c.name, c.time_order): i for i, c in enumerate(split.channels)}
         self._rows = [row[name, 0] for name in problem.channels]
