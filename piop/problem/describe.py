@@ -19,7 +19,7 @@ from piop.forms.terms import name_of
 from piop.notebook_html import text_html
 from piop.problem.classify import classify
 from piop.problem.constraints import decide_constraints
-from piop.problem.linear_part import decide_linear_part
+from piop.problem.linear_part import LinearPartMode, decide_linear_part
 from piop.problem.residual_form import FormMode, decide_form
 from piop.problem.time_windows import decide_windows
 from piop.spec.distributions import NAMES, Distribution
@@ -238,7 +238,9 @@ def _form(problem: Problem) -> str:
         return ""
     found = problem.solve.get("form")
     requested = cast("FormMode", found) if found in get_args(FormMode) else "auto"
-    return str(decide_form(problem, requested=requested))
+    found = problem.solve.get("linear_part")
+    linear = cast("LinearPartMode", found) if found in get_args(LinearPartMode) else "auto"
+    return str(decide_form(problem, requested=requested, linear_part=linear))
 
 
 def _streams(problem: Problem) -> str:

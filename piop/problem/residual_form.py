@@ -1,4 +1,4 @@
-"""Whether equations are trained at points or integrated over time, and why; without torch."""
+"""In which form equations are trained: at points, integrated, of a potential; without torch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from piop.errors import NotSupportedError
 from piop.expression.functions import KINKS
 from piop.forms.linear_evolution import linear_evolution
+from piop.forms.potential import equations_of_slopes, potential_equations
 from piop.forms.terms import highest_space_order, unknown_derivatives
 from piop.problem.classify import is_linear
 from piop.problem.constraints import decide_constraints
@@ -15,10 +16,12 @@ from piop.problem.linear_part import decide_linear_part
 
 if TYPE_CHECKING:
     from piop.problem.constraints import Mode
+    from piop.problem.linear_part import LinearPartMode
     from piop.problem.problem import Problem
 
-FormMode = Literal["auto", "strong", "integral"]
-"""At points (``strong``), integrated over time or an error (``integral``), or what pays."""
+FormMode = Literal["auto", "strong", "integral", "potential"]
+"""At points (``strong``), integrated over time or an error (``integral``), of the potential or an
+error (``potential``), or what pays."""
 
 
 @dataclass(frozen=True)
@@ -29,24 +32,34 @@ class FormDecision:
         integral: True where they are integrated over time on lattices; False for random points.
         why: The reason, a clause.
         requested: Whether the integral form is requested, whatever the solutions are like.
+        potential: True where, at random points, they are those of the potential.
     """
 
     integral: bool
     why: str
     requested: bool = False
+    potential: bool = False
 
     def __str__(self) -> str:
-        return f"{'integral' if self.integral else 'strong'}, {self.why}"
+        points = "potential" if self.potential else "strong"
+        if not self.integral:
+            return f"{points}, {self.why}"
+        return f"integral, {self.why}{', else potential' if self.potential else ''}"
 
 
 STRONG = FormDecision(False, "as requested")
 """At random points, whatever the problem."""
+CONSERVED = "the equations are conservation laws on a periodic interval"
+"""Why the potential is trained."""
 FOREIGN = "an equation holds the time derivative of another unknown than its own"
 """A reason against the integral form, on periodic axes and between walls."""
 
 
 def decide_form(
-    problem: Problem, constraints: Mode = "auto", requested: FormMode = "auto"
+    problem: Problem,
+    constraints: Mode = "auto",
+    requested: FormMode = "auto",
+    linear_part: LinearPartMode = "auto",
 ) -> FormDecision:
     """Decide in which form the equations are trained, as far as the symbols tell.
 
@@ -57,12 +70,19 @@ def decide_form(
         problem: The problem.
         constraints: How conditions are to be met.
         requested: As requested.
+        linear_part: How the linear part of the equations is solved, as requested.
 
     Raises:
-        ValueError: If the integral form is requested and is not possible.
+        ValueError: If the integral form, or that of the potential, is requested and not possible.
     """
     if requested == "strong":
         return STRONG
+    unlike = _potential_obstacle(problem, constraints, linear_part)
+    if requested == "potential":
+        if unlike:
+            raise ValueError(f"form: potential is not possible: {unlike}; use auto or strong")
+        return FormDecision(False, "as requested", potential=True)
+    potential = unlike is None and not is_linear(problem)
     obstacle = _obstacle(problem, constraints)
     if requested == "integral":
         if obstacle:
@@ -71,8 +91,28 @@ def decide_form(
     if obstacle is None:
         obstacle = _no_gain(problem, constraints)
     if obstacle is not None:
-        return FormDecision(False, obstacle)
-    return FormDecision(True, "where a lattice of few points resolves reference solutions")
+        why = CONSERVED if potential else obstacle
+        return FormDecision(False, why, potential=potential)
+    why = "where a lattice of few points resolves reference solutions"
+    return FormDecision(True, why, potential=potential)
+
+
+def _potential_obstacle(
+    problem: Problem, constraints: Mode, linear_part: LinearPartMode
+) -> str | None:
+    """Say why the unknowns are not trained through their potentials; None where they can be."""
+    if obstacle := evolution_obstacle(problem, constraints):
+        return obstacle
+    decided = decide_constraints(problem, constraints)
+    if soft := [c for c in decided if not c.hard]:
+        return f"this is a soft constraint: {soft[0].what}"
+    try:
+        potential_equations(problem.pde)
+        equations_of_slopes(problem.pde)
+    except (NotSupportedError, ArithmeticError) as error:
+        return str(error)
+    exact = linear_part == "exact" or decide_linear_part(problem, decided, linear_part).exact
+    return "its linear part is solved exactly" if exact else None
 
 
 def evolution_obstacle(problem: Problem, constraints: Mode) -> str | None:

@@ -14,6 +14,7 @@ from piop.residual.linearised import (
     linearise,
 )
 from piop.residual.pointwise import (
+    ChannelSlopes,
     Field,
     PointwiseResidual,
     compile_residual,
@@ -23,6 +24,7 @@ from piop.residual.pointwise import (
 from piop.residual.stream_tensor import StreamTensor
 
 __all__ = [
+    "ChannelSlopes",
     "DerivedFunctions",
     "Field",
     "GridLift",

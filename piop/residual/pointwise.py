@@ -22,7 +22,13 @@ from torch import Tensor
 import piop.residual.rules  # noqa: F401  fills the table of rules
 from piop.fields import InputFunction
 from piop.forms.pde import Input
-from piop.forms.stream_plan import Index, StreamPlan, plan_streams, split_coefficient
+from piop.forms.stream_plan import (
+    Index,
+    StreamPlan,
+    plan_expressions,
+    plan_streams,
+    split_coefficient,
+)
 from piop.forms.terms import unknown_derivatives
 from piop.lowering import compile_expressions
 from piop.residual.attention.kernel import Kernel
@@ -95,6 +101,29 @@ def evaluate_once(
         return None
     parts = found.data.split([queries.shape[1] for queries in places], 2)
     return [_Evaluated(StreamTensor(part, found.layout)) for part in parts]
+
+
+@final
+class ChannelSlopes:
+    """The derivatives of all channels of a field along one coordinate.
+
+    Args:
+        coordinates: Symbols of the D coordinates.
+        channels: Names of the C channels.
+        along: The coordinate.
+    """
+
+    def __init__(
+        self, coordinates: Sequence[sympy.Symbol], channels: Sequence[str], along: sympy.Symbol
+    ) -> None:
+        unknowns: list[Any] = [sympy.Function(n, real=True)(*coordinates) for n in channels]
+        slopes = [sympy.Derivative(unknown, along) for unknown in unknowns]
+        plan = plan_expressions(slopes, coordinates, channels)
+        self._residual = PointwiseResidual(plan, slopes, ())
+
+    def __call__(self, field: Field, queries: Tensor) -> Tensor:
+        """Evaluate at ``queries [B or 1, N, D]``: ``[B, N, C]``."""
+        return self._residual(field, queries).values
 
 
 @dataclass(frozen=True)
@@ -285,7 +314,7 @@ class PointwiseResidual(Residual):
         out = field(self.stream(queries, input_values))
         if not carries_streams(out):
             raise NoRuleError("a field that turns streams into plain tensors")
-        batch = len(out) if len(queries) == 1 else len(queries)
+        batch = out.shape[0] if queries.shape[0] == 1 else queries.shape[0]
         expected = (batch, queries.shape[1], len(self.plan.channels))
         if out.shape != expected:
             raise ValueError(

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, TypeGuard, final
 
 import torch
@@ -189,7 +190,7 @@ class StreamTensor:
 
     def numel(self) -> int:
         """As ``Tensor.numel``, of the value."""
-        return self.shape.numel()
+        return prod(self.shape)  # torch.Size.numel would fix the sizes of an exported graph
 
     __add__, __radd__ = _operator("add"), _operator("add", reflected=True)
     __sub__, __rsub__ = _operator("sub"), _operator("sub", reflected=True)
@@ -269,7 +270,8 @@ class StreamTensor:
             x = x.aligned(constant.ndim)
             shape = torch.broadcast_shapes(x.shape, constant.shape)
             x = x if shape == x.shape else x.broadcast(shape)
-            if 8 * constant.numel() <= x.numel() and constant.dtype == x.dtype:
+            few = constant.ndim < 2 or at_most(8 * constant.numel(), x.numel())
+            if few and constant.dtype == x.dtype:
                 data: Any = _AddToValue.apply(x.data, constant)
                 return x.replace(data)
         value, rest = x.data.split([1, x.layout.count - 1])
@@ -302,6 +304,11 @@ class _AddToValue(torch.autograd.Function):
         return data + torch.nn.functional.pad(block, pad)
 
     backward: Any = staticmethod(_addition_gradients)
+
+
+def at_most(size: int, limit: int) -> bool:
+    """Compare sizes; False in a graph that is exported for any, which may not depend on one."""
+    return not torch.compiler.is_exporting() and size <= limit
 
 
 def as_tuple(dims: int | Sequence[int]) -> tuple[int, ...]:

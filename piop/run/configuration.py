@@ -107,7 +107,8 @@ def check_recipe(problem: Problem) -> None:
         except ValueError as error:
             found.append(("windows", UsageError(str(error))))
         try:
-            decide_form(problem, config.loss.constraints, config.loss.form)
+            loss = config.loss
+            decide_form(problem, loss.constraints, loss.form, loss.linear_part)
         except ValueError as error:
             found.append(("form", UsageError(str(error))))
     if found:

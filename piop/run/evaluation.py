@@ -160,7 +160,9 @@ def residual_at_points(
     observed: Inputs,
 ) -> Callable[[Tensor], Tensor]:
     """Return the residual of an operator as a function of the queries: ``[B, N, E]``."""
-    lift = None if model.known is None else residual.compile_lift(model.known.expressions)
+    lift = None
+    if model.known is not None and model.operator.potential is None:
+        lift = residual.compile_lift(model.known.expressions)
 
     @flush_denormals()
     def at(functions: Functions, observed: Inputs, queries: Tensor) -> Tensor:

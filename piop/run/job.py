@@ -71,6 +71,7 @@ def plan_job(
         usual = settings_on(Lattice.of(states.lattice))
         own = {key: value for key, value in usual.items() if key not in given_names}
         config = apply_settings(config, own, {})
+    statistics = replace(statistics, potential=states.potential)
     trained = trained_problem(problem, statistics)
     require_range(trained, config, statistics)
     statistics = note_grids(trained, config, statistics, data)

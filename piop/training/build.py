@@ -10,6 +10,7 @@ from torch import Tensor
 
 from piop.datasets import AnyDataset
 from piop.errors import UsageError
+from piop.forms.potential import equations_of_slopes, potential_equations
 from piop.forms.terms import symbols_named
 from piop.models import (
     BACKBONES,
@@ -64,7 +65,7 @@ from piop.training.loss.statistics import Statistics
 from piop.training.loss.weighting import build_weightings
 from piop.training.loss.weighting.base import WeightedRun
 from piop.training.loss.weighting.tangent_kernel import DATA, EQUATIONS, Part, ProbedTerm
-from piop.training.operator import Inferred, Operator
+from piop.training.operator import Inferred, Operator, Potential
 from piop.training.query_independence import require_independent_queries
 from piop.training.time_windows import Rollout, RolloutFunctions, TimeWindows
 
@@ -182,6 +183,8 @@ def build_model(problem: Problem, statistics: Statistics, config: TrainingConfig
     )
     if problem.infer:
         operator.inferred = Inferred(problem.infer)
+    if statistics.potential:
+        operator.potential = Potential.of(problem)
     operator.to(example_tensor(config))
     exact = solves_linear_part(problem, constraints, config)
     known = hard_constraint_lift(
@@ -216,6 +219,8 @@ def residual_of_model(
     if model.rollout is not None:  # the equations hold within each window
         problem = model.problem
     derived = None if model.known is None else model.known.derived
+    if model.operator.potential is not None:
+        problem = problem.with_pde(equations_of_slopes(problem.pde))
     if model.training_grid is None:
         return compile_residual(problem, kernel=kernel, derived=derived)
     network, order = model.operator.backbone, config.points.time_order
@@ -252,6 +257,7 @@ def build_objective(
     scales = statistics.equation_scale
     soft: dict[str, SoftConstraint] = {}
     terms: list[ProbedTerm] = []
+    fixed = config.loss
     if config.physics:
         kernel = choose_kernel(config.machine.kernel, config.machine.device)
         if statistics.lattice:
@@ -262,6 +268,11 @@ def build_objective(
                 residual = TargetResidual(residual)
             if problem.time is None:
                 scales = statistics.channel_scale  # it is an error of the unknowns
+        elif (potential := model.operator.potential) is not None:
+            of_potential = problem.with_pde(potential_equations(problem.pde))
+            residual = compile_residual(of_potential, kernel=kernel)
+            scales = [size * potential.length for size in scales]
+            fixed = replace(fixed, front=0.0)  # its slopes are the unknowns
         else:
             residual = residual_of_model(problem, model, config, kernel)
         sizes = dict(zip(problem.channels, statistics.channel_scale, strict=True))
@@ -284,9 +295,9 @@ def build_objective(
         model.operator,
         residual,
         soft,
-        model.known,
+        None if model.operator.potential else model.known,  # the start is in its equations
         scales,
-        config.loss,
+        fixed,
         build_weightings(run),
         rounds_data=config.machine.precision == "bf16",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from piop.errors import NotSupportedError, UsageError
@@ -12,9 +13,9 @@ from piop.models.core.base import FieldKind, Preset
 from piop.problem import Problem
 from piop.problem.constraints import Constraints, decide_constraints
 from piop.problem.linear_part import decide_linear_part
-from piop.problem.residual_form import FormDecision, decide_form
+from piop.problem.residual_form import CONSERVED, FormDecision, decide_form
 from piop.problem.time_windows import State, decide_windows, window_problem
-from piop.training.config import STRONG, TrainingConfig, settings_for
+from piop.training.config import SLOPES, STRONG, TrainingConfig, settings_for
 from piop.training.linearised_lattice import choose_linearised_lattice
 from piop.training.loss.linear_propagation import LinearPropagation
 from piop.training.loss.statistics import Statistics
@@ -92,33 +93,75 @@ def choose_windows(
         given: Names of the settings that the user or the spec gives.
 
     Raises:
-        UsageError: If more than one window or the integral form are asked for and not possible.
+        UsageError: If more than one window, or another form than at points, is asked for and is
+            not possible.
     """
-    requested = config.loss.windows
     if not config.physics or data or not field_kind(config).pointwise:
         return States(1, "they are for pointwise networks that learn from equations alone")
     try:
-        form = decide_form(problem, config.loss.constraints, config.loss.form)
-        possible = form.integral
-        if form.integral and (own := point_settings(problem) & {*given}):
-            if form.requested:
-                raise ValueError(without_points(min(own)))
-            form = FormDecision(False, f"{min(own)} is given, which belongs to it")
-        decision = decide_windows(problem, config.loss.constraints, requested)
-        if problem.time is None or not problem.pde.periodic:
-            found = choose_linearised_lattice(problem, form)
-            if possible:
-                logger.info("residual: %s, %s", "integral" if found.shape else "strong", found.why)
-            return States(1, decision.why, lattice=found.shape, form=found.why, sizes=found.sizes)
-        if decision.count == 1 and not form.requested:
-            return States(1, decision.why, form="the time axis is not divided")
-        asked = requested > 1 or decision.count == 1
-        most = decision.most if form.integral else decision.count
-        states = find_states(problem, decision.count, form, asked=asked, most=most)
-        if states.windows == 1 and form.requested and not states.lattice:
-            states = find_states(problem, 1, form, asked=True)
+        form = _decide_form(problem, config, given)
+        states = _find_states(problem, config, form, given)
     except ValueError as error:
         raise UsageError(str(error)) from error
+    if not form.potential or states.windows > 1 or states.lattice:
+        return states
+    logger.info("residual: potential, %s", CONSERVED)
+    return replace(states, potential=True)
+
+
+def _decide_form(problem: Problem, config: TrainingConfig, given: Collection[str]) -> FormDecision:
+    """Decide on the form that problem, network and settings allow.
+
+    Raises:
+        ValueError: If the form that is asked for is not possible.
+    """
+    loss = config.loss
+    form = decide_form(problem, loss.constraints, loss.form, loss.linear_part)
+    periodic = preset_of(config).build.periodic
+    if loss.form == "potential":
+        if not periodic:
+            raise ValueError(
+                f"form: potential is not possible: backbone {config.backbone!r} is not exactly "
+                "periodic; use auto or strong"
+            )
+        if loss.windows > 1:
+            raise ValueError(
+                f"windows: {loss.windows} is not possible: form=potential is for one window; use "
+                "0 or 1"
+            )
+    elif form.potential and not (periodic and {*given}.isdisjoint(settings_for(SLOPES))):
+        form = replace(form, potential=False)
+    return form
+
+
+def _find_states(
+    problem: Problem, config: TrainingConfig, form: FormDecision, given: Collection[str]
+) -> States:
+    """Decide on windows and lattices, by coarse solutions where the symbols leave it open.
+
+    Raises:
+        ValueError: If what is asked for is not possible.
+    """
+    requested, possible = config.loss.windows, form.integral
+    if config.loss.form == "potential":
+        return States(1, "the potential is trained over the whole time axis")
+    if possible and (own := point_settings(problem) & {*given}):
+        if form.requested:
+            raise ValueError(without_points(min(own)))
+        form = replace(form, integral=False, why=f"{min(own)} is given, which belongs to it")
+    decision = decide_windows(problem, config.loss.constraints, requested)
+    if problem.time is None or not problem.pde.periodic:
+        found = choose_linearised_lattice(problem, form)
+        if possible:
+            logger.info("residual: %s, %s", "integral" if found.shape else "strong", found.why)
+        return States(1, decision.why, lattice=found.shape, form=found.why, sizes=found.sizes)
+    if decision.count == 1 and not form.requested:
+        return States(1, decision.why, form="the time axis is not divided")
+    asked = requested > 1 or decision.count == 1
+    most = decision.most if form.integral else decision.count
+    states = find_states(problem, decision.count, form, asked=asked, most=most)
+    if states.windows == 1 and form.requested and not states.lattice:
+        states = find_states(problem, 1, form, asked=True)
     logger.info("time windows: %s", states)
     if states.windows > 1 or states.lattice:
         logger.info("residual: %s, %s", "integral" if states.lattice else "strong", states.form)
@@ -131,7 +174,7 @@ def point_settings(problem: Problem) -> frozenset[str]:
     Args:
         problem: One whose equations may be integrated on lattices.
     """
-    own = frozenset(settings_for(STRONG))
+    own = settings_for(STRONG) | settings_for(SLOPES)
     return own if problem.pde.periodic else own | WALL_SETTINGS
 
 

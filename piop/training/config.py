@@ -77,7 +77,9 @@ CURRICULUM = Applies("a horizon below 1", lambda c: c.config.sampling.horizon < 
 SOAP = Applies("optimiser=soap", lambda c: c.config.optimiser.optimiser == "soap")
 
 
-STRONG = Applies("form=strong", lambda c: c.config.loss.form != "integral")
+STRONG = Applies("form=strong or potential", lambda c: c.config.loss.form != "integral")
+SLOPES = Applies("form=strong", lambda c: c.config.loss.form not in ("integral", "potential"))
+"""Slopes of the unknowns at random points: of a potential they are the unknowns themselves."""
 
 
 def weighting_with(name: str) -> tuple[Applies]:
@@ -168,14 +170,17 @@ class LossConfig:
         form: Form of the equations in the loss: at random points (``strong``), integrated over
             time on lattices or an error (``integral``), or integrated in time windows, on
             intervals with soft constraints on their walls, and for steady problems on boxes, where
-            a lattice of few points resolves solutions (``auto``).
+            a lattice of few points resolves solutions, else of the potential of nonlinear
+            conservation laws on periodic intervals, from which fronts take their places
+            (``auto``); of the potential or an error (``potential``).
         windows: Number of time windows: the operator is that of one of so many equal parts of the
             time axis, and is applied as often; 1 for one of the whole axis, 0 for 4 to 16 where
             equations are nonlinear and do not name the time, and solutions change much and stay
             smooth.
         relative: Divide the residual of each function by the size of its solution, so that large
             functions do not dominate the batch.
-        front: Strength of the damping at fronts, dimensionless; 0 for none, as for linear problems.
+        front: Strength of the damping at fronts, dimensionless; 0 for none, as for linear problems
+            and potentials.
         residual_weight: Weight of the equations.
         initial_weight: Weight of initial data that are soft constraints.
         boundary_weight: Weight of boundary conditions that are soft constraints.
@@ -187,12 +192,12 @@ class LossConfig:
 
     constraints: Literal["auto", "hard", "soft"] = setting("auto")
     linear_part: Literal["auto", "exact", "learned"] = setting("auto", applies=(PHYSICS,))
-    form: Literal["auto", "strong", "integral"] = setting(
+    form: Literal["auto", "strong", "integral", "potential"] = setting(
         "auto", applies=(POINTWISE, PHYSICS, EQUATIONS_ALONE)
     )
     windows: int = setting(0, NUMBER_OF_WINDOWS, (POINTWISE, PHYSICS, EQUATIONS_ALONE))
     relative: bool = setting(True, applies=(PHYSICS,))
-    front: float = setting(0.2, applies=(SPATIAL, PHYSICS, STRONG))
+    front: float = setting(0.2, applies=(SPATIAL, PHYSICS, SLOPES))
     residual_weight: float = setting(1.0, applies=(PHYSICS,))
     initial_weight: float = setting(10.0, applies=(SOFT_INITIAL,))
     boundary_weight: float = setting(1.0, applies=(SOFT_BOUNDARY,))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from operator import mul
 from typing import Any, final
 
@@ -15,8 +16,8 @@ from piop.domain import DistanceFactor
 from piop.errors import DataError
 from piop.fields import FunctionSamples
 from piop.models.core.base import Backbone, Inputs
-from piop.problem import Coordinate
-from piop.residual import Lift
+from piop.problem import Coordinate, Problem
+from piop.residual import ChannelSlopes, Lift
 from piop.training.batches.training_grid import GridLayout
 
 RATE = 3.0
@@ -58,6 +59,31 @@ class Inferred(nn.Module):
         return {name: float(value) for name, value in zip(self.names, self(), strict=True)}
 
 
+@final
+@dataclass(frozen=True)
+class Potential:
+    """What makes a backbone the potential W of the unknowns: u = lift + ∂W/∂x.
+
+    W = τ · scale · length · backbone(inputs, queries). The equations of the loss are those of W
+    (:mod:`piop.forms.potential`), and the mean of u over space is that of the lift for any weights.
+
+    Attributes:
+        length: L/2π, with L the length of the axis of space, its unit.
+        slopes: Differentiates W along it.
+    """
+
+    length: float
+    slopes: ChannelSlopes
+
+    @classmethod
+    def of(cls, problem: Problem) -> Potential:
+        """Make that of the unknowns of a problem on one axis."""
+        (axis,) = problem.space
+        symbols = [c.symbol for c in problem.coordinates]
+        slopes = ChannelSlopes(symbols, problem.channels, axis.symbol)
+        return cls(axis.length / (2 * math.pi), slopes)
+
+
 class Operator(nn.Module):
     """u = lift + φ · τ^k · scale · backbone(inputs, queries), with τ = (t − t0)/T.
 
@@ -78,6 +104,7 @@ class Operator(nn.Module):
 
     Attributes:
         inferred: Parameters of the equations that are trained beside the backbone; None for none.
+        potential: Where u = lift + ∂W/∂x, what makes the backbone W; None where it makes u.
 
     Source: Lagaris, Likas & Fotiadis 1998, eq. 3 and 12 (doi:10.1109/72.712178).
     """
@@ -106,6 +133,7 @@ class Operator(nn.Module):
         self.register_buffer("mean", torch.tensor(mean, dtype=torch.float64))
         self.register_buffer("scale", torch.tensor(scale, dtype=torch.float64))
         self.inferred: Inferred | None = None
+        self.potential: Potential | None = None
         powers = [[float(order == k) for order in orders] for k in range(3)]
         self.register_buffer("powers", torch.tensor(powers, dtype=torch.float64), persistent=False)
 
@@ -120,12 +148,23 @@ class Operator(nn.Module):
         Returns:
             ``[B, N, C]`` in the units of the channels.
         """
-        values = self.backbone(self._sensor_channels(inputs), queries) * self.scale
-        if any(self.orders):
-            values = values * self._growth(queries)
-        if self.walls:
-            values = values * self._distance(queries)
-        return values + (self.mean if lift is None else lift)
+        if self.potential is None:
+            added = self._added(inputs, queries)
+        else:
+            added = self.potential.slopes(partial(self._added, inputs), queries)
+        return added + (self.mean if lift is None else lift)
+
+    def differentiated(self, inputs: Inputs, queries: Tensor, lift: Tensor | None = None) -> Tensor:
+        """Evaluate what the equations are of: the potential where there is one, else the operator.
+
+        Args:
+            inputs: As of :meth:`forward`.
+            queries: As of :meth:`forward`.
+            lift: As of :meth:`forward`; a potential has none.
+        """
+        if self.potential is None:
+            return self(inputs, queries, lift)
+        return self._added(inputs, queries)
 
     @property
     def gridded(self) -> bool:
@@ -173,6 +212,15 @@ class Operator(nn.Module):
         if any(self.orders):
             values = values * self._growth(axes[0].reshape(1, -1, *[1] * len(axes)))
         return values
+
+    def _added(self, inputs: Inputs, queries: Tensor) -> Tensor:
+        """Evaluate φ · τ^k · scale · backbone, or the potential: ``[B, N, C]``."""
+        values = self.backbone(self._sensor_channels(inputs), queries) * self.scale
+        if any(self.orders):
+            values = values * self._growth(queries)
+        if self.walls:
+            values = values * self._distance(queries)
+        return values if self.potential is None else values * self.potential.length
 
     def _sensor_channels(self, inputs: Inputs) -> Inputs:
         """Turn the sensors of some inputs into channels: ``[B, M, 1]`` to ``[B, 1, M]``.
@@ -239,7 +287,7 @@ class OperatorField:
 
     def __call__(self, queries: Any) -> Any:
         """Evaluate at queries ``[B, N, D]``, a stream or a tensor."""
-        return self.operator(self.inputs, queries, self._known(queries))
+        return self.operator.differentiated(self.inputs, queries, self._known(queries))
 
     def on_grid(self, axes: Sequence[Tensor]) -> Tensor:
         """Evaluate on a grid, once: several residuals ask for the same one."""

@@ -64,6 +64,7 @@ class States:
             integrated over a window; empty where they are trained at random points.
         form: Why, a clause.
         sizes: Typical size of each unknown in these solutions; empty where they are not looked at.
+        potential: Whether the equations of the potentials are trained at random points.
     """
 
     windows: int
@@ -74,6 +75,7 @@ class States:
     lattice: tuple[int, ...] = ()
     form: str = ""
     sizes: tuple[float, ...] = ()
+    potential: bool = False
 
     def __str__(self) -> str:
         return f"{self.windows if self.windows > 1 else 'none'}, {self.why}"

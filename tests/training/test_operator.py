@@ -3,8 +3,9 @@ import sympy as sp
 import torch
 from torch import nn
 
-from piop.problem import Coordinate
-from piop.training.operator import Operator
+from piop.problem import Coordinate, Problem
+from piop.training.operator import Operator, Potential
+from tests.training.steps import BURGERS
 
 
 class Constant(nn.Module):
@@ -51,3 +52,31 @@ def test_the_sizes_travel_with_the_weights():
     second = Operator(Constant(1), [0], None, mean=[0.0], scale=[1.0])
     second.load_state_dict(first.state_dict())
     assert second({}, QUERIES)[0, 0, 0] == pytest.approx(7.0)
+
+
+class Wave(nn.Module):
+    """A backbone with a known slope: sin 2πx + t² cos 4πx."""
+
+    def forward(self, inputs, queries):
+        t, x = queries[..., :1], 2 * torch.pi * queries[..., 1:]
+        return torch.sin(x) + t * t * torch.cos(2 * x)
+
+
+def test_an_operator_with_a_potential_adds_its_slope():
+    """u = lift + ∂/∂x of τ · scale · L/2π · backbone."""
+    problem = Problem.from_yaml(BURGERS)
+    operator = Operator(Wave(), [1], problem.time, mean=[0.0], scale=[3.0])
+    operator.potential = Potential.of(problem)
+    t, x = torch.rand(2, 1, 5, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    turn = 2 * torch.pi * x
+    length = 2.0  # of the axis
+    wave, slope = (
+        torch.sin(turn) + t**2 * torch.cos(2 * turn),
+        2 * torch.pi * (torch.cos(turn) - 2 * t**2 * torch.sin(2 * turn)),
+    )
+    queries = torch.cat([t, x], -1)
+    factor = 3.0 * t * length / (2 * torch.pi)
+    lift = torch.full((1, 5, 1), 7.0, dtype=torch.float64)
+    torch.testing.assert_close(operator({}, queries, lift), 7.0 + factor * slope)
+    torch.testing.assert_close(operator.differentiated({}, queries), factor * wave)
+    torch.testing.assert_close(operator({}, queries), factor * slope)

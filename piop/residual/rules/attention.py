@@ -33,6 +33,7 @@ from piop.residual.stream_tensor import (
     NoRuleError,
     StreamLayout,
     StreamTensor,
+    at_most,
     require_constant,
     rule,
     streams_times_matrix,
@@ -92,9 +93,9 @@ class LazyScores(StreamTensor):
         Returns:
             The sums; None where the scores are better evaluated as a whole.
         """
-        kernel, size = self.layout.kernel, self.layout.count * self.shape.numel()
+        kernel, size = self.layout.kernel, self.layout.count * self.numel()
         largest = MAX_SCORES.get(values.device.type, MAX_SCORES["cpu"])
-        if not self._kernel_applies(values) or (kernel is None and size <= largest):
+        if not self._kernel_applies(values) or (kernel is None and not at_most(largest + 1, size)):
             return None
         query, mask, coefficients = self.query, self.mask, self.query.coefficients
         *batch, n, m = self.shape

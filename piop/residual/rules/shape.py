@@ -39,7 +39,7 @@ def unpacked(args: tuple[Any, ...]) -> tuple[Any, ...]:
 def reshape(x: StreamTensor, *shape: Any) -> StreamTensor:
     """Reshape; a dtype as in ``view(dtype)`` is refused."""
     sizes = unpacked(shape)
-    if not all(isinstance(n, int) for n in sizes):
+    if any(isinstance(n, torch.dtype) for n in sizes):
         raise NoRuleError("view(dtype)")
     return x.map(lambda data: data.reshape(data.shape[0], *sizes))
 

@@ -104,6 +104,7 @@ class EquationSource(BatchSource):
         self.functions = self.inner = functions
         start = self.problem.at()
         own = self.fixed or self.problem.infer  # at points, and where parameters start from
+        own = own or loss.operator.potential is not None  # of the unknowns themselves
         points = compile_residual(start) if own else loss.residual
         self.amplitude = FunctionSize(start, points, statistics)
         self.part = setting.processes.part(self.config.functions)

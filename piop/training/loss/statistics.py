@@ -181,6 +181,7 @@ class Statistics:
         bulk: Most periods along an axis of the waves that attention's tokens resolve.
         lattice: Times, and points along each axis, of the lattice on which the equations are
             integrated; empty where they are evaluated at random points.
+        potential: Whether the network is the potential of the unknowns.
         windows_version: That of what follows from the numbers of time windows.
     """
 
@@ -196,6 +197,7 @@ class Statistics:
     waves: int = 0
     bulk: int = 0
     lattice: tuple[int, ...] = ()
+    potential: bool = False
     windows_version: int = WINDOWS_VERSION
 
     def to_json(self) -> dict[str, Any]:
