@@ -1,9 +1,10 @@
-"""The residual integrated over time beside the one at random points, for the same time.
+"""The forms of the residual beside each other, for the same time of training.
 
     python benchmarks/residual_form.py [--time T] [--seeds S …] [--only NAME …] [--threads N]
+                                       [--forms FORM …]
 
-Each cell is one `piop solve NAME --time T --no-compile`, once with `form=integral` and once with
-`form=strong`, all else by default: error over 16 held-out inputs, and steps. A cell that is
+Each cell is one `piop solve NAME --time T --no-compile --set form=FORM`, by default with `integral`
+and `strong`, all else by default: error over 16 held-out inputs, and steps. A cell that is
 finished is kept when the script is started again. The result is `results/residual_form_cpu.json`.
 """
 
@@ -56,13 +57,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--only", nargs="+", default=PROBLEMS, metavar="NAME")
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--forms", nargs="+", default=["integral", "strong"], metavar="FORM")
     options = parser.parse_args()
     path = RESULTS / "residual_form_cpu.json"
     cells = json.loads(path.read_text())["cells"] if path.exists() else {}
     command = f"python benchmarks/residual_form.py {' '.join(sys.argv[1:])}".strip()
     for seed in options.seeds:
         for problem in options.only:
-            for form in ("integral", "strong"):
+            for form in options.forms:
                 key = f"{problem}/{form}/{options.time}/{seed}"
                 if "mean" not in cells.get(key, {}):
                     cells[key] = solve(problem, form, seed, options)

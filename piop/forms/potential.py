@@ -3,7 +3,7 @@
 Where m u_t + ∂F/∂x = 0 and W = 0 at the start, every W with m W_t + F(u0 + W_x) = 0 gives a
 solution, and the mean of u keeps its value for any W. The place of a front is determined by the
 residual of W on both of its sides, where the residual of u determines it within the front alone.
-See ``docs/math.md``, 24.
+See ``docs/math.md``, 23.
 """
 
 from __future__ import annotations

@@ -149,3 +149,43 @@ def test_steady_boxes_are_linearised_unless_their_linear_part_is_solved_exactly(
     assert decide_form(kinked).why == "an equation or a condition has a kink or a jump"
     shape = Problem.from_file("poisson_lshape")
     assert decide_form(shape).why == "there are no equations on a box"
+
+
+LAW = {"equations": ["dt(u) + u*dx(u) = 0.1*dxx(u)"]}
+
+
+def test_nonlinear_conservation_laws_have_a_potential_where_no_lattice_resolves_them():
+    decision = decide_form(example(**LAW))
+    assert (decision.integral, decision.potential) == (True, True)
+    assert str(decision).endswith("reference solutions, else potential")
+    assert not decide_form(example()).potential
+    assert not decide_form(example(**LAW), requested="strong").potential
+    alone = decide_form(example(equations=["dt(u) + dx(u**3) = dx(u**2*dx(u))"]))
+    assert str(alone) == "potential, the equations are conservation laws on a periodic interval"
+
+
+def test_the_potential_may_be_requested():
+    decision = decide_form(example(**LAW), requested="potential")
+    assert str(decision) == "potential, as requested"
+    linear = example(equations=["dt(u) = 0.1*dxx(u)"])
+    assert not decide_form(linear).potential
+    assert decide_form(linear, requested="potential", linear_part="learned").potential
+    with pytest.raises(ValueError, match="potential is not possible: its linear part is solved"):
+        decide_form(linear, requested="potential")
+
+
+@pytest.mark.parametrize(
+    ("changes", "constraints", "linear_part", "why"),
+    [
+        ({}, "auto", "auto", "no conservation law"),
+        (LAW, "soft", "auto", "soft constraint"),
+        (LAW, "auto", "exact", "solved exactly"),
+        (SECOND, "auto", "auto", "second order in time"),
+        ({**LAW, "initial": {"u": "abs(x - 0.5)"}, "inputs": None}, "auto", "auto", "soft"),
+    ],
+)
+def test_what_has_no_potential(changes, constraints, linear_part, why):
+    problem = example(**changes)
+    assert not decide_form(problem, constraints, "auto", linear_part).potential
+    with pytest.raises(ValueError, match=f"form: potential is not possible: .*{why}"):
+        decide_form(problem, constraints, "potential", linear_part)
