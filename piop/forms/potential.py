@@ -139,8 +139,8 @@ def _read(pde: PDE, time: Symbol, residual: Expr) -> Conserved:
         if inner is not None and x in inner.variables and not term.coefficient.has(x):
             others = list(inner.variables)
             others.remove(x)
-            held = differentiate(Derivative(inner.expr, *others) if others else inner.expr)
-            flux += term.coefficient * held
+            held: Any = Derivative(inner.expr, *others) if others else inner.expr
+            flux += term.coefficient * differentiate(held)
         else:
             rest += differentiate(term.expression)
     changing = [a for a in outermost_atoms(rest) if time in derivative_counts(a)]
@@ -203,10 +203,10 @@ def _integrated(expression: Expr, atom: Expr) -> Expr:
     variable = sympy.Dummy(real=True)
     plain: Any = expression.xreplace({atom: variable})
     try:
-        polynomial = sympy.Poly(plain, variable)
+        found: Any = sympy.Poly(plain, variable).integrate(variable)
     except sympy.PolynomialError as error:
         raise NotSupportedError(NO_FLUX) from error
-    return polynomial.integrate(variable).as_expr().xreplace({variable: atom})
+    return found.as_expr().xreplace({variable: atom})
 
 
 def _differentiated(expression: Any, x: Symbol, order: int) -> Any:

@@ -295,7 +295,7 @@ def build_objective(
         model.operator,
         residual,
         soft,
-        None if model.operator.potential else model.known,  # the start is in its equations
+        model.known if model.operator.potential is None else None,  # the start is in its equations
         scales,
         fixed,
         build_weightings(run),
