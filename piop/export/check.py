@@ -21,6 +21,7 @@ from piop.problem import Input, Problem
 from piop.problem.inputs import channels_of, query_coordinates
 from piop.run.prediction import predict_values
 from piop.sampling import Draws
+from piop.sampling.collocation import inside
 from piop.sampling.distributions import input_axes, input_sampler
 from piop.sampling.random import DATA
 from piop.training.build import Model
@@ -193,8 +194,9 @@ def compare(
         if found.shape != truth.shape:
             return Agreement(math.inf, TOLERANCE[cases.dtype], cases.dtype)
         apart = (found.double() - truth).abs()
-        # where the run has no value, as at some points outside a shape, rounding decides for one
-        apart = torch.where(truth.isnan(), 0.0, apart).nan_to_num(nan=math.inf)
+        apart = torch.where(found.isnan() & truth.isnan(), 0.0, apart).nan_to_num(nan=math.inf)
+        if not (problem.domain.is_box or problem.domain.varies):  # a lift may be 0/0 outside
+            apart = torch.where(inside(problem.domain.fixed, queries)[:, None], apart, 0.0)
         differences = torch.maximum(differences, apart.flatten(0, 1).amax(0))
         sizes = torch.maximum(sizes, truth.nan_to_num(0.0).abs().flatten(0, 1).amax(0))
     found = differences / sizes.clamp(min=1e-300)

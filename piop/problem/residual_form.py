@@ -31,7 +31,8 @@ class FormDecision:
     Attributes:
         integral: True where they are integrated over time on lattices; False for random points.
         why: The reason, a clause.
-        requested: Whether the integral form is requested, whatever the solutions are like.
+        requested: Whether the integral form, or the potential, is requested, whatever the
+            solutions are like.
         potential: True where, at random points, they are those of the potential.
     """
 
@@ -81,7 +82,7 @@ def decide_form(
     if requested == "potential":
         if unlike:
             raise ValueError(f"form: potential is not possible: {unlike}; use auto or strong")
-        return FormDecision(False, "as requested", potential=True)
+        return FormDecision(False, "as requested", requested=True, potential=True)
     potential = unlike is None and not is_linear(problem)
     obstacle = _obstacle(problem, constraints)
     if requested == "integral":

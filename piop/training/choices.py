@@ -118,7 +118,7 @@ def _decide_form(problem: Problem, config: TrainingConfig, given: Collection[str
     loss = config.loss
     form = decide_form(problem, loss.constraints, loss.form, loss.linear_part)
     periodic = preset_of(config).build.periodic
-    if loss.form == "potential":
+    if form.potential and form.requested:
         if not periodic:
             raise ValueError(
                 f"form: potential is not possible: backbone {config.backbone!r} is not exactly "
@@ -143,7 +143,7 @@ def _find_states(
         ValueError: If what is asked for is not possible.
     """
     requested, possible = config.loss.windows, form.integral
-    if config.loss.form == "potential":
+    if form.potential and form.requested:
         return States(1, "the potential is trained over the whole time axis")
     if possible and (own := point_settings(problem) & {*given}):
         if form.requested:
