@@ -43,6 +43,7 @@ COMMON: dict[str, Settings] = {
     "default": {},
     # weights
     "absolute loss": {"relative": False},
+    "squares": {"root": False},
     "causal": {"causal": 1.0},
     "penalised initial data": SOFT,
     "penalised, gradient norm": {**SOFT, "weighting": "gradient_norm", "initial_weight": 1.0},
@@ -59,7 +60,7 @@ COMMON: dict[str, Settings] = {
     "Muon, 3e-2": {"optimiser": "muon", "learning_rate": 3e-2},
     "L-BFGS finish": {"lbfgs": 0.2},
     "mean of weights": {"average": 0.99},
-    "clip 10": {"clip": 10.0},
+    "clip 1": {"clip": 1.0},
     "no clip": {"clip": 0.0},
 }
 ROWS: dict[str, dict[str, Settings]] = {

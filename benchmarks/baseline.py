@@ -195,6 +195,7 @@ def _setting_cells() -> Iterator[Cell]:
         "residual_attention": {"weighting": "residual_attention"},
         "soft": {"constraints": "soft"},
         "absolute": {"relative": False, "front": 0.0},
+        "squares": {"root": False},
     }
     small = {"functions": 4, "queries": 64}
     for spec in ("burgers", "wave"):

@@ -12,11 +12,11 @@ error is the mean relative L2 over 16 held-out inputs of the seed, the same for 
 measured each fortieth of the budget.
 
 ``before`` is the recipe of commit fba6ee32 as far as settings and the optimiser's code go: no
-``decay_after``, no ``weight_decay``, and SOAP of ``pytorch_optimizer``, one parameter after the
-other. Its compiled steps, by ``torch.compile`` of the whole loss, are not reproduced: both recipes
-have today's. ``--set`` adds a recipe, the default with other settings, for trials on seeds that are
-not judged. A finished run is kept when the script starts again. The result is
-`results/time_to_error_NAME.json`.
+``decay_after``, no ``weight_decay``, squared residuals of u, fewer functions at more points, and
+SOAP of ``pytorch_optimizer``, one parameter after the other. Its compiled steps, by
+``torch.compile`` of the whole loss, are not reproduced: both recipes have today's. ``--set`` adds a
+recipe, the default with other settings, for trials on seeds that are not judged. A finished run is
+kept when the script starts again. The result is `results/time_to_error_NAME.json`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,18 @@ class Recipe:
 
 RECIPES = {
     "default": Recipe(),
-    "before": Recipe({"decay_after": 0, "weight_decay": 0.0}, library=True),
+    "before": Recipe(
+        {
+            "decay_after": 0,
+            "weight_decay": 0.0,
+            "form": "strong",
+            "root": False,
+            "functions": 8,
+            "queries": 128,
+            "clip": 1.0,
+        },
+        library=True,
+    ),
 }
 
 

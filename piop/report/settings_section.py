@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from piop.errors import UsageError
 from piop.problem import Problem
 from piop.report.markup import Html, element, joined, table
-from piop.residual import Lattice
 from piop.run.configuration import configure
+from piop.training.choices import settings_of_form
 from piop.training.config import SETTINGS, BudgetConfig, TrainingConfig, apply_settings
-from piop.training.integration_lattice import settings_on
 
 OPTIONS = {"device", "precision", "compile", "threads", "seed"}
 """Settings of the machine that are options of ``piop solve``."""
@@ -31,9 +30,9 @@ def settings_section(
     """
     statistics = record.get("statistics") or {}
     training: dict[str, Any] = config.to_json() | {"statistics": statistics}
-    again = command(
-        problem, config, record.get("data"), record.get("start"), statistics.get("lattice") or ()
-    )
+    lattice, potential = statistics.get("lattice") or (), statistics.get("potential", False)
+    usual = settings_of_form(lattice, potential)
+    again = command(problem, config, record.get("data"), record.get("start"), usual)
     parts = []
     for name, values in training.items():
         rows = values if isinstance(values, dict) else {name: values}
@@ -67,7 +66,7 @@ def command(
     config: TrainingConfig,
     data: Mapping[str, Any] | None,
     start: str | None = None,
-    lattice: Sequence[int] = (),
+    of_form: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the command that makes a run again, with every setting that is not the usual one.
 
@@ -76,7 +75,7 @@ def command(
         config: The configuration of its training.
         data: The record of its data; None without.
         start: The run whose weights it started from; None for fresh ones.
-        lattice: Times and points of the lattice of its equations; empty for random points.
+        of_form: Settings that go with the form of its equations, as of :func:`settings_of_form`.
     """
     machine, budget = config.machine, config.budget
     words = ["piop", "solve", "spec.yaml", "--backbone", config.backbone]
@@ -92,12 +91,14 @@ def command(
         words += ["--data", str(data.get("path") or "FILE")]
     words += [] if config.physics else ["--no-physics"]
     words += [] if start is None else ["--from", start]
-    for key, value in _changed(problem, config, lattice).items():
+    for key, value in _changed(problem, config, of_form or {}).items():
         words += ["--set", f"{key}={_setting(value)}"]
     return shlex.join(words)
 
 
-def _changed(problem: Problem, config: TrainingConfig, lattice: Sequence[int]) -> dict[str, Any]:
+def _changed(
+    problem: Problem, config: TrainingConfig, of_form: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the settings that differ from those of the spec and of piop."""
     start = TrainingConfig(
         BudgetConfig(config.budget.steps, config.budget.time),
@@ -109,10 +110,8 @@ def _changed(problem: Problem, config: TrainingConfig, lattice: Sequence[int]) -
         usual = configure(problem, start, given, None)
     except UsageError:  # a network of another version
         usual = start
-    if lattice:
-        usual_there = settings_on(Lattice.of(tuple(lattice)))
-        not_given = {k: v for k, v in usual_there.items() if k not in problem.solve}
-        usual = apply_settings(usual, not_given, {})
+    not_given = {k: v for k, v in of_form.items() if k not in problem.solve}
+    usual = apply_settings(usual, not_given, {})
     own, before = config.sections, usual.sections
     found = {
         key: getattr(own[section], key)

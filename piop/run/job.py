@@ -9,12 +9,10 @@ from typing import Any
 from piop.datasets import AnyDataset
 from piop.errors import UsageError
 from piop.problem import Problem
-from piop.residual import Lattice
 from piop.run.data import GivenData, note_grids, training_and_held_out, usable_data
-from piop.training.choices import choose_windows, trained_problem
+from piop.training.choices import choose_windows, settings_of_form, trained_problem
 from piop.training.config import TrainingConfig, apply_settings
 from piop.training.distributed import Processes
-from piop.training.integration_lattice import settings_on
 from piop.training.loss.statistics import Statistics, find_statistics
 from piop.training.requirements import require_backbone, require_choices, require_range
 from piop.training.state_waves import window_statistics
@@ -68,10 +66,10 @@ def plan_job(
         statistics = replace(statistics, lattice=states.lattice)
         if states.sizes:
             statistics = replace(statistics, channel_scale=states.sizes)
-        usual = settings_on(Lattice.of(states.lattice))
-        own = {key: value for key, value in usual.items() if key not in given_names}
-        config = apply_settings(config, own, {})
     statistics = replace(statistics, potential=states.potential)
+    usual = settings_of_form(states.lattice, states.potential)
+    own = {key: value for key, value in usual.items() if key not in given_names}
+    config = apply_settings(config, own, {})
     trained = trained_problem(problem, statistics)
     require_range(trained, config, statistics)
     statistics = note_grids(trained, config, statistics, data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,9 @@ from piop.problem.constraints import Constraints, decide_constraints
 from piop.problem.linear_part import decide_linear_part
 from piop.problem.residual_form import CONSERVED, FormDecision, decide_form
 from piop.problem.time_windows import State, decide_windows, window_problem
+from piop.residual import Lattice
 from piop.training.config import SLOPES, STRONG, TrainingConfig, settings_for
+from piop.training.integration_lattice import settings_on
 from piop.training.linearised_lattice import choose_linearised_lattice
 from piop.training.loss.linear_propagation import LinearPropagation
 from piop.training.loss.statistics import Statistics
@@ -31,6 +33,11 @@ LEAST_DAMPING, MOST_GROWTH = 20.0, 0.1
 """Exponents over a time window: the linear part of nonlinear equations is solved exactly where it
 damps a wave of the state by more than the first, which a network learns slowly, and lets none grow
 by more than the second, which the network would have to undo (docs/training.md)."""
+
+
+OF_POTENTIAL = {"functions": 16, "queries": 64}
+"""Settings that go with a potential: its residuals tell where fronts are from afar, so that fewer
+points of more functions teach more (docs/training.md)."""
 
 
 def constraints_of(problem: Problem, config: TrainingConfig) -> Constraints:
@@ -166,6 +173,18 @@ def _find_states(
     if states.windows > 1 or states.lattice:
         logger.info("residual: %s, %s", "integral" if states.lattice else "strong", states.form)
     return states
+
+
+def settings_of_form(lattice: Sequence[int], potential: bool) -> dict[str, float]:
+    """Return the settings that go with a form, unless the user or the spec gives others.
+
+    Args:
+        lattice: Times and points of the lattice of its equations; empty for random points.
+        potential: Whether the equations are those of potentials.
+    """
+    if lattice:
+        return settings_on(Lattice.of(tuple(lattice)))
+    return {**OF_POTENTIAL} if potential else {}
 
 
 def point_settings(problem: Problem) -> frozenset[str]:

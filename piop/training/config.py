@@ -74,6 +74,10 @@ ADAPTIVE_POINTS = (
     Applies("method=residual_adaptive", lambda c: c.config.points.adaptive),
 )
 CURRICULUM = Applies("a horizon below 1", lambda c: c.config.sampling.horizon < 1)
+UNBALANCED = Applies(
+    "weightings other than gradient_norm and ntk, which balance squares",
+    lambda c: not any(w.balances_squares and w.request(c.config.adaptive) for w in WEIGHTINGS),
+)
 SOAP = Applies("optimiser=soap", lambda c: c.config.optimiser.optimiser == "soap")
 
 
@@ -101,8 +105,10 @@ class PointsConfig:
 
     Attributes:
         functions: B, random input functions per step. Many small steps beat few large ones. Of
-            equations that are integrated on lattices 2 to 16, so that these have about 4096 points.
-        queries: N, collocation points per function; 192 in two dimensions, 256 in three.
+            equations that are integrated on lattices 2 to 16, so that these have about 4096 points,
+            of potentials 16.
+        queries: N, collocation points per function; 192 in two dimensions, 256 in three, 64 of
+            potentials.
         method: How collocation points are placed.
         shared: All functions of a step share its points, so that a network does once what depends
             on the points alone: all of a DeepONet's trunk, little of a PIT.
@@ -179,6 +185,8 @@ class LossConfig:
             smooth.
         relative: Divide the residual of each function by the size of its solution, so that large
             functions do not dominate the batch.
+        root: Average over the functions the root of each one's mean squared residual, not the
+            square, so that the few hardest ones do not dominate the batch.
         front: Strength of the damping at fronts, dimensionless; 0 for none, as for linear problems
             and potentials.
         residual_weight: Weight of the equations.
@@ -197,6 +205,7 @@ class LossConfig:
     )
     windows: int = setting(0, NUMBER_OF_WINDOWS, (POINTWISE, PHYSICS, EQUATIONS_ALONE))
     relative: bool = setting(True, applies=(PHYSICS,))
+    root: bool = setting(True, applies=(POINTWISE, PHYSICS, EQUATIONS_ALONE, STRONG, UNBALANCED))
     front: float = setting(0.2, applies=(SPATIAL, PHYSICS, SLOPES))
     residual_weight: float = setting(1.0, applies=(PHYSICS,))
     initial_weight: float = setting(10.0, applies=(SOFT_INITIAL,))
@@ -253,9 +262,8 @@ class OptimiserConfig:
             too; 0 for the half cosine alone.
         weight_decay: Decoupled weight decay per unit of the step size; it keeps the weights of long
             trainings from growing.
-        clip: Largest norm of the gradient, which starts near ten; 0 for no limit. Limits of 1 and
-            10 and none give the same errors (docs/training.md). Of equations that are integrated on
-            lattices 0.01, since their loss is smaller.
+        clip: Largest norm of the gradient, which starts near ten; 0 for no limit. Of equations that
+            are integrated on lattices 0.01, since their loss is smaller.
         average: Decay per step of the running mean of the weights that predicts; 0 for none, since
             under a cosine to zero it gained nothing.
         lbfgs: Fraction of the budget at the end that L-BFGS spends on eight frozen batches; 0 for
@@ -269,7 +277,7 @@ class OptimiserConfig:
     final: float = setting(0.0, FRACTION)
     decay_after: int = setting(1000)
     weight_decay: float = setting(3e-3)
-    clip: float = setting(1.0, changeable=True)
+    clip: float = setting(10.0, changeable=True)
     average: float = setting(0.0, FRACTION)
     lbfgs: float = setting(0.0, FRACTION)
     precondition: int = setting(10, POSITIVE, (SOAP,))
@@ -442,10 +450,11 @@ class TrainingConfig:
         and one that is new has its default, but for the scheme of the draws and the linear part,
         which older runs learned, at first of all problems and then of steady ones and of varying
         coefficients, in one window, at random points, with step sizes that depend on the fraction
-        of the budget alone.
+        of the budget alone, by squared residuals.
         """
         stored: dict[str, Any] = {"draws": FIRST_SCHEME, "linear_part": "learned", "windows": 1}
         stored |= {"form": "strong", "steady": False, "varying": False, "decay_after": 0}
+        stored["root"] = False
         stored |= {key: v for name in SECTIONS for key, v in data.get(name, {}).items()}
         parts = {
             name: section(**{f.name: stored[f.name] for f in fields(section) if f.name in stored})

@@ -10,10 +10,12 @@ from piop.datasets import Queries
 from piop.errors import TrainingError, UsageError
 from piop.models import BACKBONES
 from piop.problem import Problem
+from piop.report.settings_section import command
 from piop.run import Run, fit, resume
 from piop.run.evaluation import residual_at_points
 from piop.sampling import Draws, observe, sample_inputs
 from piop.training.build import build_model, build_objective, build_source, residual_of_model
+from piop.training.choices import settings_of_form
 from piop.training.loop.gradients import CompiledGradients, eager_gradients
 from piop.training.loop.profile import Profile
 from tests.training.steps import BURGERS
@@ -54,6 +56,18 @@ def test_the_run_records_its_form(run):
     inputs = {"u0": seen["u0"].values[..., 0].numpy()}
     found, again = (r.predict(inputs)["u"].values for r in (run, same))
     np.testing.assert_array_equal(found, again)
+
+
+def test_a_step_takes_more_functions_at_fewer_points(run, problem, tmp_path):
+    points = run.config.points
+    assert (points.functions, points.queries) == (SMALL["functions"], 64)  # what is given stays
+    settings = {**SMALL, "form": "strong"}
+    strong = fit(problem, steps=1, settings=settings, out=tmp_path / "r", **ALONE)
+    assert strong.config.points.queries == 128
+    assert settings_of_form((), potential=True)["functions"] > strong.config.points.functions
+    again = command(problem, run.config, None, of_form=settings_of_form((), potential=True))
+    assert "--set functions=4" in again
+    assert "queries" not in again
 
 
 @pytest.mark.parametrize("text", [BURGERS, SYSTEM], ids=["one unknown", "two unknowns"])

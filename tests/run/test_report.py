@@ -206,13 +206,15 @@ def test_the_command_makes_the_same_settings(tmp_path, heat):
 def test_the_command_gives_settings_that_a_lattice_would_choose_otherwise(heat):
     from piop.report.settings_section import command
     from piop.run.configuration import configure
+    from piop.training.choices import settings_of_form
     from piop.training.config import BudgetConfig, TrainingConfig
 
     start = TrainingConfig(BudgetConfig(steps=2))
-    given, chosen = (configure(heat, start, None, {"clip": clip}) for clip in (1.0, 0.01))
-    assert "--set clip=1.0" in command(heat, given, None, lattice=[7, 16])
+    given, chosen = (configure(heat, start, None, {"clip": clip}) for clip in (10.0, 0.01))
+    of_form = settings_of_form([7, 16], potential=False)
+    assert "--set clip=10.0" in command(heat, given, None, of_form=of_form)
     assert "--set clip" not in command(heat, given, None)
-    assert "--set clip" not in command(heat, chosen, None, lattice=[7, 16])
+    assert "--set clip" not in command(heat, chosen, None, of_form=of_form)
 
 
 def test_a_study_of_fewer_steps_is_not_shown_as_that_of_the_run(heat, tmp_path):

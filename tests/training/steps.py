@@ -59,12 +59,13 @@ CASES = {
     "lbfgs": replace(
         BASE,
         budget=BudgetConfig(steps=70),
+        loss=LossConfig(root=False),  # whose line searches are short
         optimiser=replace(BASE.optimiser, lbfgs=0.93),
     ),
     "windows": replace(
         BASE,
         budget=BudgetConfig(steps=70),
-        loss=LossConfig(windows=3),
+        loss=LossConfig(windows=3, root=False),
         optimiser=replace(ADAMW, lbfgs=0.8),
     ),
     "causal": replace(BASE, adaptive=AdaptiveConfig(causal=2.0, bins=4)),

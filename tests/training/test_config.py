@@ -32,6 +32,13 @@ def test_text_settings_take_the_type_of_their_key():
     assert config.backbone_settings == {"width": 32}
 
 
+def test_runs_that_do_not_record_the_root_were_trained_on_squares():
+    stored = START.to_json()
+    assert TrainingConfig.from_json(stored).loss.root
+    del stored["loss"]["root"]
+    assert not TrainingConfig.from_json(stored).loss.root
+
+
 @pytest.mark.parametrize("given", ["16, 8", [16, 8], (16, 8)])
 def test_lists_of_numbers_are_tuples_and_stay_so_in_a_file(given):
     config = apply_settings(START, {"latent": given}, {"latent": (32,)})

@@ -83,6 +83,8 @@ class ResidualLoss(nn.Module):
             self.lifts = {n: r.compile_lift(known.expressions) for n, r in terms.items()}
         self.config, self.rounds_data = config, rounds_data
         self.weightings = weightings or Weightings()
+        at_points = residual is not None and residual.grid is None
+        self._rooted = config.root and at_points and not self.weightings.balances_squares
         self.register_buffer("scales", torch.tensor(scales, dtype=torch.float64), persistent=False)
         self.equations = equation_texts(problem) if residual is not None else ()
         self._slopes = {  # what makes each first derivative in space dimensionless: (L/2π)/scale
@@ -97,14 +99,16 @@ class ResidualLoss(nn.Module):
 
         Returns:
             First the parts, dimensionless scalars that are means over the functions (times the
-            batch's fraction of them, so that processes add up to the mean): ``loss``, their
-            weighted sum, then ``residual``, ``initial``, ``boundary`` and ``data`` as far as
-            they occur. Second the statistics that adaptive weights learn from: detached sums over
-            the samples, which processes add up.
+            batch's fraction of them, so that processes add up to the mean): ``loss``, then the
+            mean squares ``residual``, ``initial``, ``boundary`` and ``data`` as far as they occur.
+            The loss is the weighted sum of these, or with ``root``, at random points without data,
+            the mean over the functions of its root for each. Second the statistics that adaptive
+            weights learn from: detached sums over the samples, which processes add up.
         """
         parts: dict[str, Tensor] = {}
         statistics: dict[str, Tensor] = {}
         total = self.scales.new_zeros(())
+        of_functions: list[Tensor] = []  # weighted squares of the terms, [B] each
         whole = None
         if batch.equations is not None and self.residual is not None and self.residual.grid:
             whole = self._field(batch, EQUATIONS, batch.equations)  # all terms share its values
@@ -116,7 +120,9 @@ class ResidualLoss(nn.Module):
             if len(self.equations) > 1:  # to name the one that fails
                 statistics["equations"] = (found.values.detach() ** 2).sum((0, 1))
             squares = squares * self.weightings.of_points(batch.weights, queries)
-            parts["residual"] = squares.mean() * batch.fraction
+            own = squares.mean(-1)
+            of_functions.append(own * self._part_weight(batch, "residual"))
+            parts["residual"] = own.mean() * batch.fraction
             term = probe(batch.weights, EQUATIONS, found.values, found.weight)
             total = total + term * batch.fraction
         weight = self._function_weight(batch)
@@ -126,16 +132,21 @@ class ResidualLoss(nn.Module):
             known = points.input_values, self._trained()
             values = condition.residual(field, points.queries, *known).values
             misfits = condition.misfits(values)
-            part = ((misfits**2).sum(-1) * weight).mean() * batch.fraction
+            own = ((misfits**2).sum(-1) * weight).mean(-1)
+            of_functions.append(own * self._part_weight(batch, condition.part))
+            part = own.mean() * batch.fraction
             parts[condition.part] = parts.get(condition.part, 0.0) + part
             total = total + probe(batch.weights, name, misfits, weight) * batch.fraction
         if batch.observations is not None:
             misfits, known = self._data(batch.observations)
             parts["data"] = (misfits**2).sum() / known
+            total = total + parts["data"] * self._part_weight(batch, "data")
             total = total + probe_data(batch.weights, misfits, known)
-        fixed = self.config.weights
-        for name, value in parts.items():
-            total = total + value * fixed[name] * self.weightings.of_part(batch.weights, name)
+        if of_functions:
+            squares = reduce(torch.add, of_functions)
+            rooted = self._rooted and batch.observations is None
+            sizes = root_of_squares(squares) if rooted else squares
+            total = total + sizes.mean() * batch.fraction
         return {"loss": total, **parts}, statistics
 
     def misfits(
@@ -168,6 +179,10 @@ class ResidualLoss(nn.Module):
         if batch.equations is None:
             raise ValueError("a batch without equations has no points of theirs")
         return self._field(batch, EQUATIONS, batch.equations)
+
+    def _part_weight(self, batch: Batch, part: str) -> Tensor | float:
+        """Weight of a part of the loss, fixed times adaptive."""
+        return self.config.weights[part] * self.weightings.of_part(batch.weights, part)
 
     def _trained(self) -> tuple[Tensor, ...]:
         """Present values ``[]`` of the parameters that are trained."""
@@ -230,6 +245,23 @@ def relative_weight(size: Tensor, floor: float = 0.1) -> Tensor:
     Source: own (docs/training.md).
     """
     return 1 / (floor + size)
+
+
+def root_of_squares(squares: Tensor) -> Tensor:
+    """Return √s, with a gradient at s = 0 too.
+
+    Mean squares are ruled by the few functions whose residuals are largest. The root counts every
+    function by its norm, as the mean of relative errors does.
+
+    Args:
+        squares: Weighted mean square of the residuals of each function ``[B]``, dimensionless.
+
+    Returns:
+        ``[B]``.
+
+    Source: own (docs/training.md); losses on data of Li et al. 2021 (2010.08895) are such means.
+    """
+    return (squares + torch.finfo(squares.dtype).tiny).sqrt()
 
 
 def front_weight(slopes: Sequence[Tensor], strength: float) -> Tensor | float:

@@ -6,6 +6,8 @@ import torch
 from piop.datasets import Dataset
 from piop.errors import UsageError
 from piop.training.batches.batch import flatten
+from piop.training.batches.split import split_batch
+from piop.training.loss.objective import root_of_squares
 
 
 @pytest.mark.parametrize("constraints", ["hard", "soft"])
@@ -18,6 +20,7 @@ def test_every_part_vanishes_on_the_exact_solution(heat, builder, exact, constra
     parts, _ = built.loss(built.draw(0, 0.0))
     names = {"loss", "residual"} | ({"initial", "boundary"} if constraints == "soft" else set())
     assert set(parts) == names
+    assert parts.pop("loss").item() < 1e-10, parts  # a root
     assert all(value.item() < 1e-20 for value in parts.values()), parts
 
 
@@ -28,13 +31,37 @@ def test_no_part_vanishes_on_a_wrong_solution(heat, builder, constraints):
     assert all(value.item() > 1e-6 for value in parts.values()), parts
 
 
-def test_the_loss_is_the_weighted_sum_of_its_parts(heat, builder):
-    built = builder(
-        heat, constraints="soft", residual_weight=2.0, initial_weight=3.0, boundary_weight=5.0
-    )
-    parts, _ = built.loss(built.draw(0, 0.0))
-    total = 2 * parts["residual"] + 3 * parts["initial"] + 5 * parts["boundary"]
-    assert parts["loss"].item() == pytest.approx(total.item(), rel=1e-12)
+WEIGHTS = {"residual_weight": 2.0, "initial_weight": 3.0, "boundary_weight": 5.0}
+
+
+def weighted_sum(parts):
+    return 2 * parts["residual"] + 3 * parts["initial"] + 5 * parts["boundary"]
+
+
+def test_the_loss_is_the_mean_of_each_functions_root_of_its_weighted_squares(heat, builder):
+    built = builder(heat, constraints="soft", **WEIGHTS)
+    batch = built.draw(0, 0.0)
+    apart = [weighted_sum(built.loss(one)[0]) for one in split_batch(batch, 3)]
+    parts, _ = built.loss(batch)
+    assert parts["loss"].item() == pytest.approx(torch.stack(apart).sqrt().mean().item(), rel=1e-12)
+    assert parts["loss"].item() != pytest.approx(weighted_sum(parts).sqrt().item(), rel=1e-3)
+
+
+@pytest.mark.parametrize("squares", [{"root": False}, {"weighting": "gradient_norm"}])
+def test_else_the_loss_is_the_weighted_sum_of_its_parts(heat, builder, squares):
+    built = builder(heat, constraints="soft", **WEIGHTS, **squares)
+    parts, _ = built.loss(built.loss.weightings.attach(built.draw(0, 0.0)))
+    assert parts["loss"].item() == pytest.approx(weighted_sum(parts).item(), rel=1e-12)
+
+
+def test_the_loss_has_a_gradient_where_a_residual_vanishes():
+    residuals = torch.tensor([[0.0, 0.0], [3e-30, 4e-30], [3.0, 4.0]], requires_grad=True)
+    sizes = root_of_squares((residuals**2).sum(-1))
+    sizes.sum().backward()
+    assert sizes[2].item() == pytest.approx(5)
+    torch.testing.assert_close(residuals.grad[0], torch.zeros(2))
+    torch.testing.assert_close(residuals.grad[2], torch.tensor([0.6, 0.8]))
+    assert residuals.grad.isfinite().all()
 
 
 def test_one_evaluation_of_the_network_serves_all_conditions(heat, builder):

@@ -39,6 +39,7 @@ class TermWeighting(Weighting):
     """
 
     settings: ClassVar[tuple[str, ...]] = ("memory", "weight_every")
+    balances_squares: ClassVar[bool] = True
     parts: tuple[str, ...]
 
     @classmethod

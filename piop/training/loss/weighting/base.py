@@ -102,6 +102,8 @@ class Weighting(ABC):
         name: Value of the setting ``weighting``, and key of the state in a checkpoint.
         settings: Names of the settings that it reads.
         in_time: Whether it weighs times against each other, which a steady problem has not.
+        balances_squares: Whether it compares gradients of the mean squares of the loss's terms, so
+            that the loss must be their sum.
         config: The settings of adaptive weights.
         like: A tensor of the device and precision of the step.
         mean: The running means that it keeps; a kind with another state overrides
@@ -111,6 +113,7 @@ class Weighting(ABC):
     name: ClassVar[str]
     settings: ClassVar[tuple[str, ...]] = ()
     in_time: ClassVar[bool] = False
+    balances_squares: ClassVar[bool] = False
     mean: RunningMean
 
     def __init__(self, run: WeightedRun) -> None:
@@ -196,6 +199,11 @@ class Weightings:
 
     def __init__(self, members: Sequence[Weighting] = ()) -> None:
         self.members = tuple(members)
+
+    @property
+    def balances_squares(self) -> bool:
+        """Whether one of them needs a loss that is the sum of the mean squares of its terms."""
+        return any(member.balances_squares for member in self.members)
 
     def attach(self, batch: Batch) -> Batch:
         """Put the present weights into a batch."""
