@@ -52,7 +52,7 @@ def spread(batch: Batch) -> Batch:
 
 
 def residuals(loss: ResidualLoss, batch: Batch) -> Tensor:
-    """Return r ``[B N E]``, whose squares add up to the loss of the equations."""
+    """Return r ``[B N E]``, whose squares add up to the mean square of the equations."""
     if batch.equations is None:
         raise ValueError("a batch without equations has no residuals")
     found = loss.misfits(batch, batch.equations)
@@ -293,8 +293,8 @@ def check_jacobian(loss: ResidualLoss, batch: Batch, rows: Sequence[int]) -> flo
     if not torch.allclose(usual.detach(), r, rtol=1e-3, atol=1e-5):
         raise ValueError("the residuals of rows differ from those of the batch")
     parts, _ = loss(batch)
-    if abs(float(parts["loss"].detach()) / float(r.square().sum()) - 1) > 1e-4:
-        raise ValueError("the squares of the residuals do not add up to the loss")
+    if abs(float(parts["residual"].detach()) / float(r.square().sum()) - 1) > 1e-4:
+        raise ValueError("the squares of the residuals do not add up to those of the loss")
     worst = 0.0
     for row in rows:
         parameters = [p for p, _ in jacobians]
