@@ -36,8 +36,8 @@ by more than the second, which the network would have to undo (docs/training.md)
 
 
 OF_POTENTIAL = {"functions": 16, "queries": 64}
-"""Settings that go with a potential: its residuals tell where fronts are from afar, so that fewer
-points of more functions teach more (docs/training.md)."""
+"""Settings that go with a potential: its residuals depend on the place of a front on both of its
+sides, so few points suffice, and a step takes more functions (docs/training.md)."""
 
 
 def constraints_of(problem: Problem, config: TrainingConfig) -> Constraints:

@@ -59,13 +59,12 @@ CASES = {
     "lbfgs": replace(
         BASE,
         budget=BudgetConfig(steps=70),
-        loss=LossConfig(root=False),  # whose line searches are short
         optimiser=replace(BASE.optimiser, lbfgs=0.93),
     ),
     "windows": replace(
         BASE,
         budget=BudgetConfig(steps=70),
-        loss=LossConfig(windows=3, root=False),
+        loss=LossConfig(windows=3),
         optimiser=replace(ADAMW, lbfgs=0.8),
     ),
     "causal": replace(BASE, adaptive=AdaptiveConfig(causal=2.0, bins=4)),
@@ -96,6 +95,8 @@ RESUMED = {"soap": 4, "lbfgs": 20, "windows": 20}
 """Cases that are also stopped on the way, and the step from which on they are asked to stop."""
 FROZEN_BATCHES = 2
 """For L-BFGS, in place of more: each costs as much as a step."""
+ITERATIONS = 1
+"""Of L-BFGS in a step, in place of more, so that a run can stop between its steps."""
 
 
 def build_trainer(name, folder, processes=None, stop=None):
@@ -142,6 +143,7 @@ def main():
     """Train every case, and some in two parts; each process keeps what it saw."""
     folder = Path(sys.argv[1])
     phases.FROZEN_BATCHES = FROZEN_BATCHES
+    phases.ITERATIONS = ITERATIONS
     with joined() as processes:
         assert not isinstance(processes, SingleProcess)
         for name in CASES:

@@ -24,9 +24,10 @@ _spec.loader.exec_module(steps)
 
 @pytest.fixture(scope="module", autouse=True)
 def few_batches():
-    """The L-BFGS of both sides sums over the same few batches."""
+    """The L-BFGS of both sides sums over the same few batches, in steps as short."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(phases, "FROZEN_BATCHES", steps.FROZEN_BATCHES)
+        patch.setattr(phases, "ITERATIONS", steps.ITERATIONS)
         yield
 
 

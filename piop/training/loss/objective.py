@@ -250,8 +250,8 @@ def relative_weight(size: Tensor, floor: float = 0.1) -> Tensor:
 def root_of_squares(squares: Tensor) -> Tensor:
     """Return √s, with a gradient at s = 0 too.
 
-    Mean squares are ruled by the few functions whose residuals are largest. The root counts every
-    function by its norm, as the mean of relative errors does.
+    Mean squares are dominated by the few functions whose residuals are largest. The root counts
+    every function by its norm, as the mean of relative errors does.
 
     Args:
         squares: Weighted mean square of the residuals of each function ``[B]``, dimensionless.
