@@ -31,8 +31,9 @@ def settings_section(
     statistics = record.get("statistics") or {}
     training: dict[str, Any] = config.to_json() | {"statistics": statistics}
     lattice, potential = statistics.get("lattice") or (), statistics.get("potential", False)
-    usual = settings_of_form(lattice, potential)
-    again = command(problem, config, record.get("data"), record.get("start"), usual)
+    data = record.get("data")
+    usual = settings_of_form(config, lattice, potential, data is not None)
+    again = command(problem, config, data, record.get("start"), usual)
     parts = []
     for name, values in training.items():
         rows = values if isinstance(values, dict) else {name: values}
@@ -44,7 +45,7 @@ def settings_section(
     made = {"piop run folder format": record.get("format"), "made": record.get("created")}
     made |= {"hash of the spec": record.get("hash"), "seed": config.machine.seed}
     made |= record.get("versions") or {}
-    made |= {f"data: {k}": v for k, v in (record.get("data") or {}).items() if k != "inputs"}
+    made |= {f"data: {k}": v for k, v in (data or {}).items() if k != "inputs"}
     rows = [(key, _value(value)) for key, value in made.items()]
     return joined(
         [

@@ -67,7 +67,7 @@ def plan_job(
         if states.sizes:
             statistics = replace(statistics, channel_scale=states.sizes)
     statistics = replace(statistics, potential=states.potential)
-    usual = settings_of_form(states.lattice, states.potential)
+    usual = settings_of_form(config, states.lattice, states.potential, data is not None)
     own = {key: value for key, value in usual.items() if key not in given_names}
     config = apply_settings(config, own, {})
     trained = trained_problem(problem, statistics)

@@ -16,12 +16,19 @@ from piop.problem.linear_part import decide_linear_part
 from piop.problem.residual_form import CONSERVED, FormDecision, decide_form
 from piop.problem.time_windows import State, decide_windows, window_problem
 from piop.residual import Lattice
-from piop.training.config import SLOPES, STRONG, TrainingConfig, settings_for
+from piop.training.config import (
+    SLOPES,
+    STRONG,
+    TrainingConfig,
+    reason_without_effect,
+    settings_for,
+)
 from piop.training.integration_lattice import settings_on
 from piop.training.linearised_lattice import choose_linearised_lattice
 from piop.training.loss.linear_propagation import LinearPropagation
 from piop.training.loss.statistics import Statistics
 from piop.training.loss.varying_propagation import mode_tables
+from piop.training.setting_declarations import Circumstances
 from piop.training.state_waves import States, find_states
 
 logger = logging.getLogger(__name__)
@@ -38,6 +45,10 @@ by more than the second, which the network would have to undo (docs/training.md)
 OF_POTENTIAL = {"functions": 16, "queries": 64}
 """Settings that go with a potential: its residuals depend on the place of a front on both of its
 sides, so few points suffice, and a step takes more functions (docs/training.md)."""
+
+OF_SQUARES = {"clip": 1.0}
+"""Settings that go with a loss of squares, whose gradient shrinks with it: that of roots does not,
+and is limited less (docs/training.md)."""
 
 
 def constraints_of(problem: Problem, config: TrainingConfig) -> Constraints:
@@ -175,16 +186,24 @@ def _find_states(
     return states
 
 
-def settings_of_form(lattice: Sequence[int], potential: bool) -> dict[str, float]:
-    """Return the settings that go with a form, unless the user or the spec gives others.
+def settings_of_form(
+    config: TrainingConfig, lattice: Sequence[int], potential: bool, data: bool
+) -> dict[str, float]:
+    """Return the settings that go with a form of the loss, unless user or spec give others.
 
     Args:
+        config: The run's choices.
         lattice: Times and points of the lattice of its equations; empty for random points.
         potential: Whether the equations are those of potentials.
+        data: Whether there are data.
     """
     if lattice:
         return settings_on(Lattice.of(tuple(lattice)))
-    return {**OF_POTENTIAL} if potential else {}
+    parts = {"data"} if data else set[str]()
+    roots = config.loss.root and not reason_without_effect(
+        "root", Circumstances(config, parts, field_kind(config))
+    )
+    return (OF_POTENTIAL if potential else {}) | ({} if roots else OF_SQUARES)
 
 
 def point_settings(problem: Problem) -> frozenset[str]:

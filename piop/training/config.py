@@ -262,8 +262,9 @@ class OptimiserConfig:
             too; 0 for the half cosine alone.
         weight_decay: Decoupled weight decay per unit of the step size; it keeps the weights of long
             trainings from growing.
-        clip: Largest norm of the gradient, which starts near ten; 0 for no limit. Of equations that
-            are integrated on lattices 0.01, since their loss is smaller.
+        clip: Largest norm of the gradient, which starts near ten; 0 for no limit. Of a loss of
+            squares 1 (with data, on grids, without ``root``), since its gradient shrinks with it;
+            of equations that are integrated on lattices 0.01, since their loss is smaller.
         average: Decay per step of the running mean of the weights that predicts; 0 for none, since
             under a cosine to zero it gained nothing.
         lbfgs: Fraction of the budget at the end that L-BFGS spends on eight frozen batches; 0 for
@@ -576,9 +577,19 @@ def require_applicable(keys: Collection[str], circumstances: Circumstances) -> N
         >>> require_applicable(["precondition"], run)  # of SOAP, the default
     """
     for key in (key for key in keys if key in SETTINGS):
-        for condition in SETTINGS[key][1].applies:
-            if not condition.holds(circumstances):
-                raise UsageError(f"{key}: does nothing here; it belongs to {condition.text}")
+        if reason := reason_without_effect(key, circumstances):
+            raise UsageError(f"{key}: does nothing here; it belongs to {reason}")
+
+
+def reason_without_effect(key: str, circumstances: Circumstances) -> str:
+    """Return what a setting belongs to that is not so in a run; nothing where it has an effect.
+
+    Args:
+        key: The setting.
+        circumstances: The run.
+    """
+    unmet = (c.text for c in SETTINGS[key][1].applies if not c.holds(circumstances))
+    return next(unmet, "")
 
 
 def settings_for(condition: Applies) -> frozenset[str]:

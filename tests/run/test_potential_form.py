@@ -64,8 +64,9 @@ def test_a_step_takes_more_functions_at_fewer_points(run, problem, tmp_path):
     settings = {**SMALL, "form": "strong"}
     strong = fit(problem, steps=1, settings=settings, out=tmp_path / "r", **ALONE)
     assert strong.config.points.queries == 128
-    assert settings_of_form((), potential=True)["functions"] > strong.config.points.functions
-    again = command(problem, run.config, None, of_form=settings_of_form((), potential=True))
+    usual = settings_of_form(run.config, (), potential=True, data=False)
+    assert usual["functions"] > strong.config.points.functions
+    again = command(problem, run.config, None, of_form=usual)
     assert "--set functions=4" in again
     assert "queries" not in again
 

@@ -211,10 +211,38 @@ def test_the_command_gives_settings_that_a_lattice_would_choose_otherwise(heat):
 
     start = TrainingConfig(BudgetConfig(steps=2))
     given, chosen = (configure(heat, start, None, {"clip": clip}) for clip in (10.0, 0.01))
-    of_form = settings_of_form([7, 16], potential=False)
+    of_form = settings_of_form(given, [7, 16], potential=False, data=False)
     assert "--set clip=10.0" in command(heat, given, None, of_form=of_form)
     assert "--set clip" not in command(heat, given, None)
     assert "--set clip" not in command(heat, chosen, None, of_form=of_form)
+
+
+def test_gradients_of_squares_are_limited_more_than_those_of_roots(heat):
+    from piop.run.configuration import configure
+    from piop.training.choices import settings_of_form
+    from piop.training.config import BudgetConfig, TrainingConfig
+
+    def limit(data=False, **settings):
+        config = configure(heat, TrainingConfig(BudgetConfig(steps=2)), None, settings)
+        usual = settings_of_form(config, (), potential=False, data=data)
+        return usual.get("clip", config.optimiser.clip)
+
+    assert limit() == 10
+    assert limit(data=True) == limit(root=False) == limit(weighting="ntk") == 1
+    assert limit(weighting="ntk_local") == 10
+
+
+def test_the_limit_of_squares_is_that_of_a_run_and_of_its_command(heat, tmp_path):
+    from piop.report.settings_section import command
+    from piop.training.choices import settings_of_form
+
+    settings = {"root": False, "functions": 2}
+    run = fit(heat, steps=1, settings=settings, out=tmp_path / "r", samples=0, device="cpu")
+    assert run.config.optimiser.clip == 1
+    usual = settings_of_form(run.config, (), potential=False, data=False)
+    assert "clip" not in command(heat, run.config, None, of_form=usual)
+    given = fit(heat, steps=1, settings=settings | {"clip": 3}, out=tmp_path / "g", samples=0)
+    assert given.config.optimiser.clip == 3
 
 
 def test_a_study_of_fewer_steps_is_not_shown_as_that_of_the_run(heat, tmp_path):
