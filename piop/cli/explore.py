@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import click
 
 from piop.cli.completion import RUN_OR_SPEC
@@ -30,4 +28,3 @@ def explore(source: str, port: int | None, no_browser: bool, device: str | None)
         print(f"Exploring {name}: {url}\nCtrl-C ends it.", flush=True)
 
     serve(source, port, not no_browser, device, announce)
-    gc.freeze()  # or Python looks through all that was imported at its exit, which takes seconds
