@@ -214,7 +214,7 @@ def test_a_slope_on_a_wall_is_learned_with_the_equations(tmp_path):
         settings = {**NARROW, "form": form}
         run = fit(
             robin_problem(),
-            steps=150,
+            steps=60,
             settings=settings,
             out=tmp_path / form,
             samples=8,

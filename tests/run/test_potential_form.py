@@ -259,7 +259,9 @@ def test_other_equations_have_no_potential(tmp_path):
         fit(problem, steps=1, settings=SMALL, out=tmp_path / "refused", samples=0)
 
 
-@pytest.mark.parametrize("name", ["operator.onnx", "operator.pt2"])
+@pytest.mark.parametrize(
+    "name", ["operator.onnx", pytest.param("operator.pt2", marks=pytest.mark.slow)]
+)
 def test_an_exported_operator_is_the_same(run, tmp_path, name):
     """The export compares the file with the run, and raises where they differ."""
     exported = run.export(tmp_path / name)
