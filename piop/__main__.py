@@ -1,6 +1,5 @@
 """The command ``piop``, also as ``python -m piop``, which ``torchrun -m piop`` needs."""
 
-import gc
 import sys
 from typing import NoReturn
 
@@ -13,8 +12,6 @@ def main() -> NoReturn:
         run()
     except KeyboardInterrupt:
         sys.exit(130)
-    finally:
-        gc.freeze()  # or Python looks through all that was imported at its exit, for a second
 
 
 if __name__ == "__main__":

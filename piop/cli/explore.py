@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import click
 
 from piop.cli.completion import RUN_OR_SPEC
@@ -28,3 +30,4 @@ def explore(source: str, port: int | None, no_browser: bool, device: str | None)
         print(f"Exploring {name}: {url}\nCtrl-C ends it.", flush=True)
 
     serve(source, port, not no_browser, device, announce)
+    gc.freeze()  # or Python looks through all that was imported at its exit, which takes seconds
