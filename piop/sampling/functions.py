@@ -244,7 +244,7 @@ class ProductFunction(InputFunction):
         share their points by :meth:`torch.Tensor.expand`, the cosines are computed once.
         """
         points = points.to(self.coefficients)
-        if points.shape[0] > 1 and points.stride(0) == 0:
+        if points.shape[0] == self.batch and points.stride(0) == 0:
             points = points[:1]
         width = self.batch * math.prod(self.coefficients.shape[2:])
         parts = chunks(points.shape[1], width, _CHUNK)
