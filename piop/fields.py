@@ -100,6 +100,11 @@ def shared_points(points: Tensor, batch: int) -> Tensor:
     return points.expand(1 if torch.compiler.is_exporting() else batch, -1, -1)
 
 
+def distinct_points(points: Tensor) -> Tensor:
+    """Return points ``[B, M, d]``, or ``[1, M, d]`` where :func:`shared_points` repeats them."""
+    return points[:1] if points.stride(0) == 0 else points
+
+
 @dataclass(frozen=True)
 class FunctionSamples:
     """Input functions observed at sensors.
@@ -122,8 +127,8 @@ class FunctionSamples:
 
     @property
     def distinct_points(self) -> Tensor:
-        """The points ``[B, M, d]``, or ``[1, M, d]`` where :func:`shared_points` repeats them."""
-        return self.points[:1] if self.points.stride(0) == 0 else self.points
+        """The points ``[B, M, d]``, or ``[1, M, d]`` where all functions share them."""
+        return distinct_points(self.points)
 
     @property
     def fewest_sensors(self) -> int:

@@ -240,12 +240,9 @@ class ProductFunction(InputFunction):
     def derivative(self, points: Tensor, order: Sequence[int]) -> Tensor:
         """Evaluate a derivative at ``points [B or 1, N, d]``: ``[B, N]``.
 
-        Costs N·K1⋯Kd products for each function, and N·(K1 + … + Kd) cosines; where all functions
-        share their points by :meth:`torch.Tensor.expand`, the cosines are computed once.
+        Costs N·K1⋯Kd products for each function, and N·(K1 + … + Kd) cosines.
         """
         points = points.to(self.coefficients)
-        if points.shape[0] == self.batch and points.stride(0) == 0:
-            points = points[:1]
         width = self.batch * math.prod(self.coefficients.shape[2:])
         parts = chunks(points.shape[1], width, _CHUNK)
         values = torch.cat([self._at(points[:, part], order) for part in parts], dim=1)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from piop.errors import NotSupportedError
-from piop.fields import FunctionSamples, InputFunction, grid_axis, tensor_grid
+from piop.fields import FunctionSamples, InputFunction, distinct_points, grid_axis, tensor_grid
 from piop.sampling.collocation import box_points
 from piop.sampling.distributions import Sampler, input_axes, input_sampler
 from piop.sampling.random import Draws
@@ -97,8 +97,8 @@ def observe(
                 "give --data FILE"
             )
         at = place_sensors(problem, item, draws, points=points)
-        values = functions[item.name](at)[..., None]
-        observed[item.name] = FunctionSamples(at, values).to(dtype)
+        values = functions[item.name](distinct_points(at)).expand(len(at), -1)
+        observed[item.name] = FunctionSamples(at, values[..., None]).to(dtype)
     return observed
 
 

@@ -85,27 +85,6 @@ def test_many_points_in_pieces_equal_few_points_at_once(monkeypatch):
     torch.testing.assert_close(f(points), whole)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_points_of_all_functions_are_tabulated_once(name, monkeypatch):
-    f = CASES[name]
-    shared = points_for(f)[:1].expand(f.batch, -1, -1)
-    separate = f(shared.contiguous())
-    sizes = []
-    for kind in (TrigonometricBasis, SplineBasis):
-        table = kind.table
-        monkeypatch.setattr(
-            kind, "table", lambda own, x, n=0, table=table: sizes.append(len(x)) or table(own, x, n)
-        )
-    assert torch.equal(f(shared), separate)
-    assert set(sizes) <= {1}
-
-
-def test_one_function_has_values_at_the_points_of_each_sample():
-    f = CASES["periodic"].take(torch.tensor([1]))
-    points = points_for(CASES["periodic"])[:1].expand(3, -1, -1)
-    assert torch.equal(f(points), f(points[:1]).expand(3, -1))
-
-
 def test_basis_functions_are_orthonormal():
     x = (torch.arange(4000).double() + 0.5) / 4000  # midpoint rule: exact for these waves
     for basis, low, high in ((PERIODIC, -1.0, 2.0), (COSINES, 0.0, 2.0), (SINES, 0.5, 2.0)):

@@ -44,6 +44,24 @@ def test_a_grid_is_shared_in_every_precision(dtype, item, problem, square, many)
     assert torch.equal(seen.points[0], seen.points[1])
 
 
+def test_functions_are_evaluated_at_shared_sensors_without_copies_of_them(
+    item, problem, square, many, monkeypatch
+):
+    p = problem(item("a", ["x", "y"], LAW, "grid", (3, 5)), space=square)
+    functions = sample_inputs(p, many(4))
+    separate = functions["a"](place_sensors(p, p.inputs[0], many(4)).contiguous())
+    sizes, kind = [], type(functions["a"])
+    derivative = kind.derivative
+    monkeypatch.setattr(
+        kind,
+        "derivative",
+        lambda own, points, order: sizes.append(len(points)) or derivative(own, points, order),
+    )
+    seen = observe(functions, p, many(4))["a"]
+    assert sizes == [1]
+    assert torch.equal(seen.values[..., 0], separate)
+
+
 def test_scalars_have_one_sensor_without_coordinates(item, problem, many):
     one = item("nu", [], laws.Uniform(1.0, 2.0))
     p = problem(one)
