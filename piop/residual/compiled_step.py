@@ -12,7 +12,7 @@ import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar, final
 
 import torch
@@ -25,6 +25,7 @@ from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.graph import CodeGen
 
 from piop.residual.inductor import (
+    BackgroundCompilation,
     FlatFunction,
     compile_graph,
     decompositions,
@@ -87,6 +88,7 @@ class TracedStep:
         self._compiling = False
         self._functions: dict[Any, FlatFunction] = {}
         self._traced: dict[Any, GraphModule] = {}
+        self._background: BackgroundCompilation | None = None
 
     def __call__(
         self, params: Sequence[Tensor], inputs: Sequence[Tensor]
@@ -144,6 +146,32 @@ class TracedStep:
         self._traced[key] = graph
         spent = time.perf_counter() - begun
         return spent * (LOADING if is_cached(self._digest(graph, flat)) else COMPILING)
+
+    def begin(self, params: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
+        """Compile in the background what :meth:`foresee` traced, for :meth:`prepare` to load.
+
+        Returns:
+            Whether that has begun. It is not possible on every machine.
+        """
+        key, flat = _shapes(params, inputs), [*params, *inputs]
+        on_cpu = flat[0].device.type == "cpu" and not self.graphs
+        if not on_cpu or key not in self._traced or not BackgroundCompilation.is_possible():
+            return False
+        threads = self.threads or torch.get_num_threads()
+        with suppress(OSError):
+            self._background = BackgroundCompilation(self._traced[key], threads)
+        return self._background is not None
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it is compiled in the background, where :meth:`prepare` would do so again."""
+        return self._background is not None and self._background.runs
+
+    def close(self) -> None:
+        """End compiling in the background."""
+        if self._background is not None:
+            self._background.stop()
+        self._background = None
 
     def stop(self) -> None:
         """End tracing and compiling, where they are under way; for handlers of signals.

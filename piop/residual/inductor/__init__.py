@@ -1,5 +1,6 @@
 """Inductor, torch's compiler, given a whole training step at once."""
 
+from piop.residual.inductor.background import BackgroundCompilation
 from piop.residual.inductor.cache import fresh_cache, graph_digest, is_cached, note_cached
 from piop.residual.inductor.compilation import (
     FlatFunction,
@@ -9,6 +10,7 @@ from piop.residual.inductor.compilation import (
 )
 
 __all__ = [
+    "BackgroundCompilation",
     "FlatFunction",
     "compile_graph",
     "decompositions",

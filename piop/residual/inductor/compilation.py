@@ -36,13 +36,16 @@ FlatFunction = Callable[[list[Tensor]], tuple[Tensor, ...]]
 # Some of these modules take a second to import, which a run without compilation is spared.
 
 
-def compile_graph(graph: GraphModule, threads: int | None = None) -> FlatFunction:
+def compile_graph(
+    graph: GraphModule, threads: int | None = None, compilers: int | None = None
+) -> FlatFunction:
     """Compile a graph of plain operations on CPU tensors.
 
     Args:
         graph: Traced with fake tensors and :func:`decompositions`. It takes tensors one by one,
             gives a tuple, and changes none of them. Compiling changes the graph.
         threads: Threads that each of its kernels uses; by default as many as torch does now.
+        compilers: C++ compilers that run at a time; by default as many as torch has threads.
 
     Returns:
         The compiled function of a list of tensors, to be called without gradients.
@@ -79,7 +82,7 @@ def compile_graph(graph: GraphModule, threads: int | None = None) -> FlatFunctio
             quick_indices(),
             quick_types(),
             processes.used(),
-            JoinedKernels.collected(processes, torch.get_num_threads()),
+            JoinedKernels.collected(processes, compilers or torch.get_num_threads()),
         ):
             stack.enter_context(context)
         joint_graph_passes(graph)

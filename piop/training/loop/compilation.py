@@ -6,6 +6,8 @@ import math
 import time
 from typing import final
 
+import torch
+
 from piop.job_phases import JobPhase, JobPhases
 from piop.training.batches.batch import Batch
 from piop.training.loop.gradients import CompiledGradients, eager_gradients
@@ -33,6 +35,8 @@ GAIN_ON_CUDA = 0.85
 on ``burgers``."""
 LEAST = 5.0
 """Seconds to save below which the step is not even traced."""
+SHORT = 4.0
+"""Seconds of compiling, or of loading what was compiled, for which training waits."""
 
 
 @final
@@ -48,7 +52,8 @@ class StepGradients:
 
     Attributes:
         compiled: Whether the step is compiled; None before that is decided.
-        pause: Seconds that tracing and compiling took so far, which are no training.
+        pause: Seconds that tracing and compiling took so far, which are no training; of eager steps
+            while it is compiled in the background, the part for the thread that they lack.
         phases: Takes when compiling begins, and when training goes on.
     """
 
@@ -80,19 +85,26 @@ class StepGradients:
         self._saving = 0.0
         self._ready = False
         self._fastest = math.inf
+        self._may_go_on = False
+        self._all_threads = 0  # while it is compiled in the background
 
     def __call__(self, batch: Batch) -> Outcome:
         """Compute parts and statistics and add the gradients."""
         if self._saving or (self.compiled and not self._ready):
             self._prepare(batch)
+        elif self._all_threads and not self._traced.is_under_way:
+            self._load(batch)
         if self.compiled:
             return self._compiled(batch)
         begun = time.perf_counter()
         outcome = self._eager(batch)
-        self._fastest = min(self._fastest, time.perf_counter() - begun)
+        seconds = time.perf_counter() - begun
+        if self._all_threads:
+            self.pause += seconds / self._all_threads
+        self._fastest = min(self._fastest, seconds)
         return outcome
 
-    def decide(self, steps: float, seconds: float | None = None) -> None:
+    def decide(self, steps: float, seconds: float | None = None, go_on: bool = False) -> None:
         """Decide at the next batch whether to compile for the steps that are left.
 
         They must take longer as they are than compiling and taking them compiled.
@@ -101,7 +113,12 @@ class StepGradients:
             steps: How many are left; of a budget in time, how many it holds as they are.
             seconds: What is left of a budget in time. It holds more steps that are compiled, but
                 compiling is not to take longer than training.
+            go_on: Whether eager steps may go on meanwhile. How many there are depends on the
+                machine, and so do the last digits of the result.
         """
+        if self._all_threads:
+            return
+        self._may_go_on = go_on
         saved = self._gain * self._fastest
         if seconds is None:
             self._saving = saved * steps
@@ -120,23 +137,56 @@ class StepGradients:
         self._traced.stop()
 
     def close(self) -> None:
-        """End the threads of the compiled step, where it has some; the next batch begins others."""
+        """End compiling in the background, and the threads of the compiled step.
+
+        The next batch begins other threads.
+        """
+        self._end_background()
         if self._microbatches is not None:
             self._microbatches.close()
 
     def _prepare(self, batch: Batch) -> None:
         """Trace, and compile unless more is foreseen for it than it saves."""
         begun = time.perf_counter()
-        part = batch
         if self._microbatches is not None:
             self._microbatches.use_threads(batch)
-            part = self._microbatches.first(batch)
         saving, self._saving = self._saving, 0.0
+        part = self._traced_part(batch)
         foreseen = self._traced.foresee(part)
         if foreseen is None or not (self.compiled or foreseen < saving):
             self.compiled = False
-        else:
-            self.phases.enter(JobPhase.COMPILING, f"about {foreseen:.0f} s")
-            self.compiled = self._ready = self._traced.prepare(part)
-            self.phases.enter(JobPhase.TRAINING)
+        elif not (self._may_go_on and foreseen > SHORT and self._begin(part, foreseen)):
+            self._compile(part, foreseen)
         self.pause += time.perf_counter() - begun
+
+    def _begin(self, part: Batch, foreseen: float) -> bool:
+        """Compile in the background, if there is a thread for it; return whether it has begun."""
+        threads = torch.get_num_threads()
+        if threads < 2 or not self._traced.begin(part):
+            return False
+        self._all_threads = threads
+        torch.set_num_threads(threads - 1)
+        self.phases.enter(JobPhase.TRAINING, f"compiling meanwhile, about {foreseen:.0f} s")
+        return True
+
+    def _load(self, batch: Batch) -> None:
+        """Load what was compiled in the background; compile here if that failed."""
+        begun = time.perf_counter()
+        self._end_background()
+        self._compile(self._traced_part(batch), SHORT)
+        self.pause += time.perf_counter() - begun
+
+    def _end_background(self) -> None:
+        self._traced.close()
+        if self._all_threads:
+            torch.set_num_threads(self._all_threads)
+        self._all_threads = 0
+
+    def _compile(self, part: Batch, foreseen: float) -> None:
+        self.phases.enter(JobPhase.COMPILING, f"about {foreseen:.0f} s")
+        self.compiled = self._ready = self._traced.prepare(part)
+        self.phases.enter(JobPhase.TRAINING)
+
+    def _traced_part(self, batch: Batch) -> Batch:
+        """Return the part of a batch that is traced: a microbatch, or all of it."""
+        return batch if self._microbatches is None else self._microbatches.first(batch)

@@ -141,6 +141,19 @@ class CompiledGradients:
         """Trace the step; return the seconds that compiling will take, None if it stays eager."""
         return self._step.foresee(self.parameters, self._tensors(batch))
 
+    def begin(self, batch: Batch) -> bool:
+        """Compile in the background, after :meth:`foresee`; return whether that has begun."""
+        return self._step.begin(self.parameters, self._tensors(batch))
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether it is compiled in the background, where :meth:`prepare` would do so again."""
+        return self._step.is_under_way
+
+    def close(self) -> None:
+        """End compiling in the background."""
+        self._step.close()
+
     def prepare(self, batch: Batch) -> bool:
         """Trace and compile for the shapes of a batch; return whether the step is compiled."""
         return self._step.prepare(self.parameters, self._tensors(batch)) is not None

@@ -174,7 +174,9 @@ class Trainer:
                 while self.fraction() < 1 and not self._stops():
                     pause, undecided = self.gradients.pause, self.gradients.compiled is None
                     if undecided and self.timed_steps >= EAGER_STEPS - 1:
-                        self.gradients.decide(self._steps_left(), self._seconds_left())
+                        left = self._seconds_left()
+                        alone = left is not None and self.shared is None
+                        self.gradients.decide(self._steps_left(), left, go_on=alone)
                     with self.profile.part(OPTIMISER):
                         row = self._advance()
                     now = time.perf_counter() - (self.gradients.pause - pause)

@@ -11,7 +11,7 @@ from piop.training.batches.batch import BatchSource
 from piop.training.config import BudgetConfig, MachineConfig, PointsConfig
 from piop.training.loop.callbacks import Callbacks
 from piop.training.loop.checkpoint import read_metrics
-from piop.training.loop.compilation import EAGER_STEPS, GAIN, LEAST, StepGradients
+from piop.training.loop.compilation import EAGER_STEPS, GAIN, LEAST, SHORT, StepGradients
 from piop.training.loop.gradients import CompiledGradients
 from piop.training.loop.run_files import RunFiles
 from piop.training.loop.trainer import Trainer
@@ -22,6 +22,7 @@ class Compiler:
 
     def __init__(self, monkeypatch, foreseen, seconds=0.0, works=True) -> None:
         self.calls: list[str] = []
+        self.in_background, self.under_way = True, False
 
         def foresee(_own, _batch):
             self.calls.append("foresee")
@@ -32,6 +33,14 @@ class Compiler:
             time.sleep(seconds)
             return works
 
+        def begin(_own, _batch):
+            self.calls.append("begin")
+            self.under_way = True
+            return self.in_background
+
+        def close(_own):
+            self.under_way = False
+
         def step(own, batch):
             self.calls.append("compiled")
             parts, statistics = own.loss(batch)
@@ -40,6 +49,9 @@ class Compiler:
 
         monkeypatch.setattr(CompiledGradients, "foresee", foresee)
         monkeypatch.setattr(CompiledGradients, "prepare", prepare)
+        monkeypatch.setattr(CompiledGradients, "begin", begin)
+        monkeypatch.setattr(CompiledGradients, "close", close)
+        monkeypatch.setattr(CompiledGradients, "is_under_way", property(lambda _: self.under_way))
         monkeypatch.setattr(CompiledGradients, "compute", step)
 
 
@@ -116,6 +128,118 @@ def test_who_asks_for_a_compiled_step_has_no_eager_one(built, monkeypatch):
     gradients(built.draw(0, 0.0))
     assert compiler.calls[:3] == ["foresee", "prepare", "compiled"]
     assert list(gradients.phases.seconds) == ["compiling", "training"]
+
+
+def going_on(gradients, built):
+    """Decide for steps worth compiling in the background, and take the first of them."""
+    gradients(built.draw(0, 0.0))
+    gradients.decide(1e9, go_on=True)
+    gradients(built.draw(1, 0.0))
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_eager_steps_go_on_with_the_other_threads_until_it_is_compiled(built, monkeypatch):
+    compiler = Compiler(monkeypatch, 2 * SHORT)
+    gradients = StepGradients(built.loss, None)
+    going_on(gradients, built)
+    gradients(built.draw(2, 0.0))
+    assert compiler.calls == ["foresee", "begin"]
+    assert (gradients.compiled, torch.get_num_threads()) == (None, 1)
+    gradients.decide(1.0)  # is decided
+    compiler.under_way = False
+    gradients(built.draw(3, 0.0))
+    assert compiler.calls[2:4] == ["prepare", "compiled"]
+    assert (gradients.compiled, torch.get_num_threads()) == (True, 2)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_eager_steps_while_it_is_compiled_count_for_their_part_of_the_threads(built, monkeypatch):
+    Compiler(monkeypatch, 2 * SHORT)
+    gradients = StepGradients(built.loss, None)
+    eager = gradients._eager
+    gradients._eager = lambda batch: (time.sleep(0.5), eager(batch))[1]
+    going_on(gradients, built)
+    before = gradients.pause
+    gradients(built.draw(2, 0.0))
+    assert 0.25 <= gradients.pause - before < 0.5
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_what_the_background_did_not_compile_is_tried_here(built, monkeypatch):
+    compiler = Compiler(monkeypatch, 2 * SHORT, works=False)
+    gradients = StepGradients(built.loss, None)
+    going_on(gradients, built)
+    compiler.under_way = False
+    gradients(built.draw(2, 0.0))
+    assert compiler.calls == ["foresee", "begin", "prepare"]
+    assert (gradients.compiled, torch.get_num_threads()) == (False, 2)
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("go_on", [True, False])
+def test_training_waits_where_nothing_can_go_on_meanwhile(built, monkeypatch, go_on):
+    compiler = Compiler(monkeypatch, 2 * SHORT)
+    compiler.in_background = False
+    gradients = StepGradients(built.loss, None)
+    gradients(built.draw(0, 0.0))
+    gradients.decide(1e9, go_on=go_on)
+    gradients(built.draw(1, 0.0))
+    assert ("begin" in compiler.calls) is go_on
+    assert "prepare" in compiler.calls
+    assert gradients.compiled
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.parametrize(
+    ("foreseen", "threads"), [(0.9 * SHORT, "two_threads"), (2 * SHORT, "one_thread")]
+)
+def test_training_waits_for_what_is_short_and_on_one_thread(
+    built, monkeypatch, foreseen, threads, request
+):
+    request.getfixturevalue(threads)
+    compiler = Compiler(monkeypatch, foreseen)
+    gradients = StepGradients(built.loss, None)
+    going_on(gradients, built)
+    assert compiler.calls[:3] == ["foresee", "prepare", "compiled"]
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize(("steps", "seconds"), [(None, 1e6), (10**6, None)])
+def test_only_a_budget_in_time_goes_on_while_it_is_compiled(
+    built, tmp_path, monkeypatch, steps, seconds
+):
+    compiler = Compiler(monkeypatch, 2 * SHORT)
+    monkeypatch.setattr("piop.training.loop.compilation.LEAST", 0.0)
+    trainer = trainer_of(built, tmp_path, steps, seconds=seconds)
+    saved, eager = [], EAGER_STEPS + 4
+
+    def follow(event):
+        compiler.under_way &= event.step < eager
+        if event.step == eager + 2:
+            trainer._interrupt()
+
+    trainer.callbacks = Callbacks([follow])
+    save = trainer._save
+    monkeypatch.setattr(trainer, "_save", lambda m: (saved.append(trainer.step), save(m)))
+    trainer.run()
+    assert ("begin" in compiler.calls) is (seconds is not None)
+    assert compiler.calls.count("prepare") == 1
+    change = eager if seconds else EAGER_STEPS
+    assert saved == [change + 1, eager + 2], "the checkpoint follows the first compiled step"
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_the_end_of_training_ends_compiling_in_the_background(built, tmp_path, monkeypatch):
+    compiler = Compiler(monkeypatch, 2 * SHORT)
+    monkeypatch.setattr("piop.training.loop.compilation.LEAST", 0.0)
+    trainer = trainer_of(built, tmp_path, None, seconds=1e6)
+    trainer.callbacks = Callbacks([lambda e: e.step < 6 or trainer._interrupt()])
+    trainer.run()
+    assert "begin" in compiler.calls
+    assert not compiler.under_way
+    assert trainer.state_dict()["compiled"] is None, "a resume decides again"
+    assert torch.get_num_threads() == 2
 
 
 def trainer_of(built, folder, steps, compile=None, seconds=None):
@@ -244,7 +368,7 @@ def test_a_resume_foresees_the_steps_of_the_time_left_from_its_own_speed(
 ):
     foreseen, least = [], 0.05
 
-    def decide(own, steps, _seconds):
+    def decide(own, steps, _seconds, go_on):
         foreseen.append(steps)
         own.compiled = False
 
@@ -279,7 +403,7 @@ def test_a_run_that_is_compiled_on_the_way_resumes_to_the_same_numbers(
     monkeypatch.setattr("piop.training.loop.compilation.LEAST", 0.0)
     monkeypatch.setattr(
         "piop.training.loop.compilation.StepGradients.decide",
-        lambda own, *_: setattr(own, "_saving", 1e9),
+        lambda own, *_, **__: setattr(own, "_saving", 1e9),
     )
 
     def rows(folder):
