@@ -43,21 +43,24 @@ def stop(event):
         print(event.step, flush=True)
         os._exit(0)
 
-settings = dict(pair.split("=", 1) for pair in sys.argv[5:])
+settings = dict(pair.split("=", 1) for pair in sys.argv[6:])
 piop.Problem.from_file(sys.argv[3]).fit(
-    time="5m", samples=0, calibrate=0, out=sys.argv[4], callbacks=[stop], **settings
+    time="5m", samples=0, calibrate=0, out=sys.argv[4], callbacks=[stop],
+    compile=sys.argv[5] == "at once" or None, **settings
 )
 """
 
 
-def measure(problem: str, settings: Sequence[str], until: float, cache: str) -> dict[str, float]:
+def measure(
+    problem: str, settings: Sequence[str], until: float, cache: str, compile: str = "by default"
+) -> dict[str, float]:
     """Train a problem in a process of its own until so many seconds after its start."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         program = [sys.executable, "-c", PROGRAM, str(time.time()), str(until), problem]
         said, errors = Path(folder) / "stdout", Path(folder) / "stderr"  # pipes would wait
         with said.open("w") as out, errors.open("w") as err:  # for the compilers as well
             running = subprocess.Popen(
-                [*program, f"{folder}/run", *settings],
+                [*program, f"{folder}/run", compile, *settings],
                 env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache, "XDG_CACHE_HOME": cache},
                 stdout=out,
                 stderr=err,
@@ -108,8 +111,12 @@ def main() -> None:
         problem, settings = wanted[key]
         until = 60.0 if options.minute else 0.0
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
-            found = {name: measure(problem, settings, until, cache) for name in ("cold", "warm")}
-        cells[key] = {**found, "minute": options.minute, "commit": environment()["commit"]}
+            found = {"cold": measure(problem, settings, until, cache)}
+            if options.minute:
+                measure(problem, settings, 0.0, cache, "at once")
+            found["warm"] = measure(problem, settings, until, cache)
+        here = {part: environment()[part] for part in ("commit", "cpu")}
+        cells[key] = {**found, "minute": options.minute, **here}
         command = f"python benchmarks/first_step.py {' '.join(sys.argv[1:])}".strip()
         record("first_step", command, {"cells": dict(sorted(cells.items()))})
         print(key, cells[key], flush=True)

@@ -26,8 +26,9 @@ POINTS = {1: 256, 2: 64, 3: 32}
 """Points per axis of these references, by the number of axes."""
 MOST_MODES = (1024, 128, 48)
 """Points per axis at most on which they are solved."""
-MOST_KEPT = user_cache.MOST_BYTES // 16
-"""Bytes of solutions that are kept, so that references, which take longer, stay in the cache."""
+MOST_KEPT = user_cache.MOST_BYTES // 4
+"""Bytes of solutions that are kept: those of ``gray_scott`` are 67 MB. More would leave
+little room in the cache for references, which take longer."""
 
 
 def coarse_inputs(problem: Problem, seed: int = 0) -> Mapping[str, InputFunction]:

@@ -85,7 +85,7 @@ class StepGradients:
         self._saving = 0.0
         self._ready = False
         self._fastest = math.inf
-        self._may_go_on = False
+        self._background = False
         self._all_threads = 0  # while it is compiled in the background
 
     def __call__(self, batch: Batch) -> Outcome:
@@ -104,7 +104,7 @@ class StepGradients:
         self._fastest = min(self._fastest, seconds)
         return outcome
 
-    def decide(self, steps: float, seconds: float | None = None, go_on: bool = False) -> None:
+    def decide(self, steps: float, seconds: float | None = None, background: bool = False) -> None:
         """Decide at the next batch whether to compile for the steps that are left.
 
         They must take longer as they are than compiling and taking them compiled.
@@ -113,12 +113,13 @@ class StepGradients:
             steps: How many are left; of a budget in time, how many it holds as they are.
             seconds: What is left of a budget in time. It holds more steps that are compiled, but
                 compiling is not to take longer than training.
-            go_on: Whether eager steps may go on meanwhile. How many there are depends on the
-                machine, and so do the last digits of the result.
+            background: Whether to compile in the background where that is possible, while eager
+                steps go on. How many of them there are depends on the machine, and so do the last
+                digits of the result.
         """
         if self._all_threads:
             return
-        self._may_go_on = go_on
+        self._background = background
         saved = self._gain * self._fastest
         if seconds is None:
             self._saving = saved * steps
@@ -155,7 +156,7 @@ class StepGradients:
         foreseen = self._traced.foresee(part)
         if foreseen is None or not (self.compiled or foreseen < saving):
             self.compiled = False
-        elif not (self._may_go_on and foreseen > SHORT and self._begin(part, foreseen)):
+        elif not (self._background and foreseen > SHORT and self._begin(part, foreseen)):
             self._compile(part, foreseen)
         self.pause += time.perf_counter() - begun
 

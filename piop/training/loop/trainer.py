@@ -175,8 +175,8 @@ class Trainer:
                     pause, undecided = self.gradients.pause, self.gradients.compiled is None
                     if undecided and self.timed_steps >= EAGER_STEPS - 1:
                         left = self._seconds_left()
-                        alone = left is not None and self.shared is None
-                        self.gradients.decide(self._steps_left(), left, go_on=alone)
+                        background = left is not None and self.shared is None
+                        self.gradients.decide(self._steps_left(), left, background)
                     with self.profile.part(OPTIMISER):
                         row = self._advance()
                     now = time.perf_counter() - (self.gradients.pause - pause)

@@ -133,7 +133,7 @@ def test_who_asks_for_a_compiled_step_has_no_eager_one(built, monkeypatch):
 def going_on(gradients, built):
     """Decide for steps worth compiling in the background, and take the first of them."""
     gradients(built.draw(0, 0.0))
-    gradients.decide(1e9, go_on=True)
+    gradients.decide(1e9, background=True)
     gradients(built.draw(1, 0.0))
 
 
@@ -176,15 +176,15 @@ def test_what_the_background_did_not_compile_is_tried_here(built, monkeypatch):
 
 
 @pytest.mark.usefixtures("two_threads")
-@pytest.mark.parametrize("go_on", [True, False])
-def test_training_waits_where_nothing_can_go_on_meanwhile(built, monkeypatch, go_on):
+@pytest.mark.parametrize("background", [True, False])
+def test_training_waits_where_nothing_can_go_on_meanwhile(built, monkeypatch, background):
     compiler = Compiler(monkeypatch, 2 * SHORT)
     compiler.in_background = False
     gradients = StepGradients(built.loss, None)
     gradients(built.draw(0, 0.0))
-    gradients.decide(1e9, go_on=go_on)
+    gradients.decide(1e9, background=background)
     gradients(built.draw(1, 0.0))
-    assert ("begin" in compiler.calls) is go_on
+    assert ("begin" in compiler.calls) is background
     assert "prepare" in compiler.calls
     assert gradients.compiled
     assert torch.get_num_threads() == 2
@@ -368,7 +368,7 @@ def test_a_resume_foresees_the_steps_of_the_time_left_from_its_own_speed(
 ):
     foreseen, least = [], 0.05
 
-    def decide(own, steps, _seconds, go_on):
+    def decide(own, steps, _seconds, _background):
         foreseen.append(steps)
         own.compiled = False
 
@@ -403,7 +403,7 @@ def test_a_run_that_is_compiled_on_the_way_resumes_to_the_same_numbers(
     monkeypatch.setattr("piop.training.loop.compilation.LEAST", 0.0)
     monkeypatch.setattr(
         "piop.training.loop.compilation.StepGradients.decide",
-        lambda own, *_, **__: setattr(own, "_saving", 1e9),
+        lambda own, *_: setattr(own, "_saving", 1e9),
     )
 
     def rows(folder):
