@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -35,7 +36,7 @@ class BackgroundCompilation:
     """
 
     def __init__(self, graph: GraphModule, threads: int) -> None:
-        settings = threads, torch.get_num_threads()
+        settings = threads, torch.get_num_threads(), os.getpid()
         context: Any = multiprocessing.get_context("fork")
         self._process = context.Process(target=_compile, args=(graph, *settings), daemon=True)
         with warnings.catch_warnings():  # Python warns of threads, none of which it needs
@@ -64,14 +65,15 @@ class BackgroundCompilation:
         self._process.close()
 
 
-def _compile(graph: GraphModule, threads: int, compilers: int) -> None:
+def _compile(graph: GraphModule, threads: int, compilers: int, parent: int) -> None:
     """Compile in a forked process, silently; the one that began it compiles again if this fails."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal, for the first process
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
     os.dup2(silence, 2)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    gc.disable()  # where many objects are made that stay, it is slow
     torch.set_num_threads(1)  # a fork has none of the threads that torch would wait for
     with suppress(Exception):
         compile_graph(graph, threads, compilers)
