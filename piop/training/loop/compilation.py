@@ -37,6 +37,9 @@ LEAST = 5.0
 """Seconds to save below which the step is not even traced."""
 SHORT = 4.0
 """Seconds of compiling, or of loading what was compiled, for which training waits."""
+LONGEST = 5.0
+"""Times the seconds foreseen after which compiling in the background is given up: a forked process
+may wait forever for a lock that a thread had at its start."""
 
 
 @final
@@ -86,13 +89,15 @@ class StepGradients:
         self._ready = False
         self._fastest = math.inf
         self._background = False
-        self._all_threads = 0  # while it is compiled in the background
+        self._all_threads, self._until = 0, 0.0  # while it is compiled in the background
 
     def __call__(self, batch: Batch) -> Outcome:
         """Compute parts and statistics and add the gradients."""
         if self._saving or (self.compiled and not self._ready):
             self._prepare(batch)
-        elif self._all_threads and not self._traced.is_under_way:
+        elif self._all_threads and (
+            not self._traced.is_under_way or time.perf_counter() > self._until
+        ):
             self._load(batch)
         if self.compiled:
             return self._compiled(batch)
@@ -165,7 +170,7 @@ class StepGradients:
         threads = torch.get_num_threads()
         if threads < 2 or not self._traced.begin(part):
             return False
-        self._all_threads = threads
+        self._all_threads, self._until = threads, time.perf_counter() + LONGEST * foreseen
         torch.set_num_threads(threads - 1)
         self.phases.enter(JobPhase.TRAINING, f"compiling meanwhile, about {foreseen:.0f} s")
         return True

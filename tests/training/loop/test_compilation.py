@@ -11,7 +11,7 @@ from piop.training.batches.batch import BatchSource
 from piop.training.config import BudgetConfig, MachineConfig, PointsConfig
 from piop.training.loop.callbacks import Callbacks
 from piop.training.loop.checkpoint import read_metrics
-from piop.training.loop.compilation import EAGER_STEPS, GAIN, LEAST, SHORT, StepGradients
+from piop.training.loop.compilation import EAGER_STEPS, GAIN, LEAST, LONGEST, SHORT, StepGradients
 from piop.training.loop.gradients import CompiledGradients
 from piop.training.loop.run_files import RunFiles
 from piop.training.loop.trainer import Trainer
@@ -173,6 +173,18 @@ def test_what_the_background_did_not_compile_is_tried_here(built, monkeypatch):
     gradients(built.draw(2, 0.0))
     assert compiler.calls == ["foresee", "begin", "prepare"]
     assert (gradients.compiled, torch.get_num_threads()) == (False, 2)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_what_the_background_does_not_end_is_given_up_and_compiled_here(built, monkeypatch):
+    compiler = Compiler(monkeypatch, 2 * SHORT)
+    gradients = StepGradients(built.loss, None)
+    going_on(gradients, built)
+    monkeypatch.setattr(gradients, "_until", gradients._until - LONGEST * 2 * SHORT + 0.2)
+    time.sleep(0.2)
+    gradients(built.draw(2, 0.0))
+    assert not compiler.under_way
+    assert (gradients.compiled, torch.get_num_threads()) == (True, 2)
 
 
 @pytest.mark.usefixtures("two_threads")
