@@ -33,7 +33,7 @@ def cache(tmp_path, monkeypatch):
     return tmp_path
 
 
-def wait_for(condition, seconds=120.0):
+def wait_for(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -87,7 +87,7 @@ def sleeping(folder):
     def compile_it(_graph, _threads, _compilers):
         processes = CompilerProcesses()
         try:
-            processes.run(f"sh -c 'echo $$ > {folder}/compiler; exec sleep 60'", str(folder))
+            processes.run(f"sh -c 'echo $$ > {folder}/compiler; exec sleep 600'", str(folder))
         except BaseException:
             processes.stop()
             raise
