@@ -55,7 +55,8 @@ def other_lines(evaluation: Mapping[str, Any]) -> list[str]:
         lines.append(_worth_text(worth))
     steps, seconds = evaluation.get("steps", 0), evaluation.get("seconds", 0.0)
     first = evaluation.get("first_step_seconds") or 0.0
-    lines.append(f"Trained {steps} steps in {seconds:.1f} s (first step {first:.1f} s more)")
+    begun = f"first step and compiling {first:.1f} s more"
+    lines.append(f"Trained {steps} steps in {seconds:.1f} s ({begun})")
     if precision := evaluation.get("precision"):
         lines.append(f"Precision: {PRECISIONS[precision['training']]}")
     return lines + [f"Warning: {text}" for text in evaluation.get("warnings", [])]

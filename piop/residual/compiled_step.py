@@ -46,11 +46,12 @@ CHECKS = (torch.ops.aten._linalg_check_errors.default,)
 
 A singular matrix gives what is not finite, which the divergence monitor finds.
 """
-COMPILING, LOADING = 6.0, 1.0
-"""Seconds of compiling, and of loading from the cache, per second of tracing.
+COMPILING, LOADING = 5.5, 1.0
+"""Seconds of compiling, and of loading from the cache, per second of the first tracing.
 
-Seen: 5.2 on ``burgers``, 4.4 on ``navier_stokes``, 5.7 on ``lotka_volterra``, and 0.3 to 0.9 from
-the cache. The slower the machine is at the moment, the longer all of them take.
+Seen: 4.7 and 5.2 on ``burgers``, 5.0 and 4.4 on ``navier_stokes``, 5.7 twice on ``lotka_volterra``
+(Intel Xeon, AMD EPYC), 5.6 on ``kuramoto_sivashinsky``, 6.4 on ``heat2d``, and 0.3 to 0.9 from the
+cache. The slower the machine is at the moment, the longer all of them take.
 """
 R = TypeVar("R")
 

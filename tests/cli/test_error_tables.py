@@ -33,7 +33,7 @@ def test_the_table_holds_every_number_a_reader_needs():
         "  stays at u0                0.8123",
         "  reference itself, at most  4.2e-07",
         "Residual (root mean square): equation 1 0.0123",
-        "Trained 1200 steps in 300.0 s (first step 42.0 s more)",
+        "Trained 1200 steps in 300.0 s (first step and compiling 42.0 s more)",
         "Warning: something is off",
     ]
 
@@ -45,7 +45,7 @@ def test_a_single_unknown_is_not_told_twice():
 def test_without_a_reference_the_table_says_why():
     evaluation = {"relative_l2": None, "warnings": ["no reference: walls"], "steps": 3}
     assert error_table(evaluation).splitlines() == [
-        "Trained 3 steps in 0.0 s (first step 0.0 s more)",
+        "Trained 3 steps in 0.0 s (first step and compiling 0.0 s more)",
         "Warning: no reference: walls",
     ]
 

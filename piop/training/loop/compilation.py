@@ -129,8 +129,10 @@ class StepGradients:
         if seconds is None:
             self._saving = saved * steps
         else:
-            longer = saved / max(seconds / steps - saved, 1e-9)
-            self._saving = seconds * min(longer, 1.0)
+            longer = min(saved / max(seconds / steps - saved, 1e-9), 1.0)
+            lacking = 1 / torch.get_num_threads() if background else 1.0
+            # of eager steps meanwhile this part is no training; what they train does not gain
+            self._saving = seconds * longer / (lacking + (1 - lacking) * longer)
         if self._saving < LEAST:
             self.compiled, self._saving = False, 0.0
 
