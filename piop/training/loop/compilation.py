@@ -164,7 +164,7 @@ class StepGradients:
         if foreseen is None or not (self.compiled or foreseen < saving):
             self.compiled = False
         elif not (self._background and foreseen > SHORT and self._begin(part, foreseen)):
-            self._compile(part, foreseen)
+            self._compile(part, f"about {foreseen:.0f} s")
         self.pause += time.perf_counter() - begun
 
     def _begin(self, part: Batch, foreseen: float) -> bool:
@@ -181,7 +181,7 @@ class StepGradients:
         """Load what was compiled in the background; compile here if that failed."""
         begun = time.perf_counter()
         self._end_background()
-        self._compile(self._traced_part(batch), SHORT)
+        self._compile(self._traced_part(batch))
         self.pause += time.perf_counter() - begun
 
     def _end_background(self) -> None:
@@ -190,8 +190,8 @@ class StepGradients:
             torch.set_num_threads(self._all_threads)
         self._all_threads = 0
 
-    def _compile(self, part: Batch, foreseen: float) -> None:
-        self.phases.enter(JobPhase.COMPILING, f"about {foreseen:.0f} s")
+    def _compile(self, part: Batch, detail: str = "") -> None:
+        self.phases.enter(JobPhase.COMPILING, detail)
         self.compiled = self._ready = self._traced.prepare(part)
         self.phases.enter(JobPhase.TRAINING)
 
