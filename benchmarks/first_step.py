@@ -46,21 +46,24 @@ def stop(event):
 settings = dict(pair.split("=", 1) for pair in sys.argv[6:])
 piop.Problem.from_file(sys.argv[3]).fit(
     time="5m", samples=0, calibrate=0, out=sys.argv[4], callbacks=[stop],
-    compile=sys.argv[5] == "at once" or None, **settings
+    compile=bool(int(sys.argv[5])) or None, **settings
 )
 """
 
 
 def measure(
-    problem: str, settings: Sequence[str], until: float, cache: str, compile: str = "by default"
+    problem: str, settings: Sequence[str], until: float, cache: str, at_once: bool = False
 ) -> dict[str, float]:
-    """Train a problem in a process of its own until so many seconds after its start."""
+    """Train a problem in a process of its own until so many seconds after its start.
+
+    With ``at_once`` the step is compiled before the first of them.
+    """
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         program = [sys.executable, "-c", PROGRAM, str(time.time()), str(until), problem]
         said, errors = Path(folder) / "stdout", Path(folder) / "stderr"  # pipes would wait
         with said.open("w") as out, errors.open("w") as err:  # for the compilers as well
             running = subprocess.Popen(
-                [*program, f"{folder}/run", compile, *settings],
+                [*program, f"{folder}/run", str(int(at_once)), *settings],
                 env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache, "XDG_CACHE_HOME": cache},
                 stdout=out,
                 stderr=err,
@@ -113,7 +116,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
             found = {"cold": measure(problem, settings, until, cache)}
             if options.minute:
-                measure(problem, settings, 0.0, cache, "at once")
+                measure(problem, settings, 0.0, cache, at_once=True)
             found["warm"] = measure(problem, settings, until, cache)
         here = {part: environment()[part] for part in ("commit", "cpu")}
         cells[key] = {**found, "minute": options.minute, **here}

@@ -148,23 +148,32 @@ class TracedStep:
         spent = time.perf_counter() - begun
         return spent * (LOADING if is_cached(self._digest(graph, flat)) else COMPILING)
 
-    def begin(self, params: Sequence[Tensor], inputs: Sequence[Tensor]) -> bool:
+    def may_use_background(self, device: torch.device) -> bool:
+        """Whether the step can be compiled in the background for a device."""
+        on_cpu = device.type == "cpu" and not self.graphs
+        return on_cpu and BackgroundCompilation.is_possible()
+
+    def start_background(
+        self, params: Sequence[Tensor], inputs: Sequence[Tensor], limit: float
+    ) -> bool:
         """Compile in the background what :meth:`foresee` traced, for :meth:`prepare` to load.
 
+        Args:
+            params: As of :meth:`foresee`, where :meth:`may_use_background`.
+            inputs: As well.
+            limit: Seconds after which it is given up.
+
         Returns:
-            Whether that has begun. It is not possible on every machine.
+            Whether that has begun.
         """
-        key, flat = _shapes(params, inputs), [*params, *inputs]
-        on_cpu = flat[0].device.type == "cpu" and not self.graphs
-        if not on_cpu or key not in self._traced or not BackgroundCompilation.is_possible():
-            return False
-        threads = self.threads or torch.get_num_threads()
+        graph = self._traced[_shapes(params, inputs)]
         with suppress(OSError):
-            self._background = BackgroundCompilation(self._traced[key], threads)
+            threads = self.threads or torch.get_num_threads()
+            self._background = BackgroundCompilation(graph, threads, limit)
         return self._background is not None
 
     @property
-    def is_under_way(self) -> bool:
+    def background_runs(self) -> bool:
         """Whether it is compiled in the background, where :meth:`prepare` would do so again."""
         return self._background is not None and self._background.runs
 

@@ -30,12 +30,15 @@ class BackgroundCompilation:
     Args:
         graph: As for :func:`compile_graph`; it is not changed here.
         threads: Threads that each kernel uses.
+        limit: Seconds after which it is given up: a fork may wait forever for a lock that a thread
+            had when it was made.
 
     Raises:
         OSError: If no process can be started.
     """
 
-    def __init__(self, graph: GraphModule, threads: int) -> None:
+    def __init__(self, graph: GraphModule, threads: int, limit: float) -> None:
+        self._until = time.monotonic() + limit
         settings = threads, torch.get_num_threads(), os.getpid()
         context: Any = multiprocessing.get_context("fork")
         self._process = context.Process(target=_compile, args=(graph, *settings), daemon=True)
@@ -53,8 +56,8 @@ class BackgroundCompilation:
 
     @property
     def runs(self) -> bool:
-        """Whether it is still compiling; how it ended, the cache tells."""
-        return self._process.is_alive()
+        """Whether it is still compiling and not given up; how it ended, the cache tells."""
+        return self._process.is_alive() and time.monotonic() < self._until
 
     def stop(self) -> None:
         """End it and its compilers."""

@@ -38,8 +38,7 @@ LEAST = 5.0
 SHORT = 4.0
 """Seconds of compiling, or of loading what was compiled, for which training waits."""
 LONGEST = 5.0
-"""Times the seconds foreseen after which compiling in the background is given up: a forked process
-may wait forever for a lock that a thread had at its start."""
+"""Times the seconds foreseen after which compiling in the background is given up."""
 
 
 @final
@@ -89,15 +88,13 @@ class StepGradients:
         self._ready = False
         self._fastest = math.inf
         self._background = False
-        self._all_threads, self._until = 0, 0.0  # while it is compiled in the background
+        self._all_threads = 0  # those of torch, while it is compiled in the background
 
     def __call__(self, batch: Batch) -> Outcome:
         """Compute parts and statistics and add the gradients."""
         if self._saving or (self.compiled and not self._ready):
             self._prepare(batch)
-        elif self._all_threads and (
-            not self._traced.is_under_way or time.perf_counter() > self._until
-        ):
+        elif self._all_threads and not self._traced.background_runs:
             self._load(batch)
         if self.compiled:
             return self._compiled(batch)
@@ -124,13 +121,14 @@ class StepGradients:
         """
         if self._all_threads:
             return
-        self._background = background
+        threads = torch.get_num_threads()
+        self._background = background and threads > 1 and self._traced.may_use_background
         saved = self._gain * self._fastest
         if seconds is None:
             self._saving = saved * steps
         else:
             longer = min(saved / max(seconds / steps - saved, 1e-9), 1.0)
-            lacking = 1 / torch.get_num_threads() if background else 1.0
+            lacking = 1 / threads if self._background else 1.0
             # of eager steps meanwhile this part is no training; what they train does not gain
             self._saving = seconds * longer / (lacking + (1 - lacking) * longer)
         if self._saving < LEAST:
@@ -168,12 +166,11 @@ class StepGradients:
         self.pause += time.perf_counter() - begun
 
     def _begin(self, part: Batch, foreseen: float) -> bool:
-        """Compile in the background, if there is a thread for it; return whether it has begun."""
-        threads = torch.get_num_threads()
-        if threads < 2 or not self._traced.begin(part):
+        """Compile in the background; return whether that has begun."""
+        if not self._traced.start_background(part, LONGEST * foreseen):
             return False
-        self._all_threads, self._until = threads, time.perf_counter() + LONGEST * foreseen
-        torch.set_num_threads(threads - 1)
+        self._all_threads = torch.get_num_threads()
+        torch.set_num_threads(self._all_threads - 1)
         self.phases.enter(JobPhase.TRAINING, f"compiling meanwhile, about {foreseen:.0f} s")
         return True
 

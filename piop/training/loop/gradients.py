@@ -141,14 +141,19 @@ class CompiledGradients:
         """Trace the step; return the seconds that compiling will take, None if it stays eager."""
         return self._step.foresee(self.parameters, self._tensors(batch))
 
-    def begin(self, batch: Batch) -> bool:
+    @property
+    def may_use_background(self) -> bool:
+        """Whether the step can be compiled in the background."""
+        return self._step.may_use_background(self.parameters[0].device)
+
+    def start_background(self, batch: Batch, limit: float) -> bool:
         """Compile in the background, after :meth:`foresee`; return whether that has begun."""
-        return self._step.begin(self.parameters, self._tensors(batch))
+        return self._step.start_background(self.parameters, self._tensors(batch), limit)
 
     @property
-    def is_under_way(self) -> bool:
+    def background_runs(self) -> bool:
         """Whether it is compiled in the background, where :meth:`prepare` would do so again."""
-        return self._step.is_under_way
+        return self._step.background_runs
 
     def close(self) -> None:
         """End compiling in the background."""

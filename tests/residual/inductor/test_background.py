@@ -27,12 +27,6 @@ def tensors():
     return [torch.tensor([0.3, -2.0, 1.1])], [torch.tensor([1.5, 0.2, -0.7])]
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    return tmp_path
-
-
 def wait_for(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
@@ -44,9 +38,9 @@ def wait_for(condition, seconds=60.0):
 def test_what_the_process_compiled_is_loaded_without_a_compiler(cache, monkeypatch):
     step = TracedStep(loss)
     assert step.foresee(*tensors()) is not None
-    assert step.begin(*tensors())
-    assert step.is_under_way
-    wait_for(lambda: not step.is_under_way)
+    assert step.start_background(*tensors(), limit=60.0)
+    assert step.background_runs
+    wait_for(lambda: not step.background_runs)
     step.close()
     built = len(list(cache.rglob("*.so")))
     assert built
@@ -61,22 +55,27 @@ def test_what_the_process_compiled_is_loaded_without_a_compiler(cache, monkeypat
 def test_nothing_begins_where_it_cannot_be_shared(cache, monkeypatch):
     from torch._inductor import config
 
-    step = TracedStep(loss)
-    assert not step.begin(*tensors()), "nothing is traced"
-    step.foresee(*tensors())
+    cpu, step = torch.device("cpu"), TracedStep(loss)
+    assert step.may_use_background(cpu)
+    assert not step.may_use_background(torch.device("cuda"))
+    assert not TracedStep(loss, graphs=True).may_use_background(cpu)
     with config.patch(force_disable_caches=True):
-        assert not step.begin(*tensors())
+        assert not step.may_use_background(cpu)
     with monkeypatch.context() as patch:
         patch.setattr(sys, "platform", "darwin")
-        assert not step.begin(*tensors())
+        assert not step.may_use_background(cpu)
 
+
+def test_nothing_begins_where_no_process_can_be_started(cache, monkeypatch):
     def refuse(*_):
         raise OSError("no memory for another process")
 
+    step = TracedStep(loss)
+    step.foresee(*tensors())
     with monkeypatch.context() as patch:
         patch.setattr(compiled_step.BackgroundCompilation, "__init__", refuse)
-        assert not step.begin(*tensors())
-    assert not step.is_under_way
+        assert not step.start_background(*tensors(), limit=60.0)
+    assert not step.background_runs
     step.close()  # there is nothing to end
 
 
@@ -95,22 +94,14 @@ def sleeping(folder):
     return compile_it
 
 
-def runs(number):
-    """Whether a process is there, and no mere remainder of one."""
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def compiler_of(folder):
     wait_for(lambda: (folder / "compiler").exists() and (folder / "compiler").read_text())
     return int((folder / "compiler").read_text())
 
 
-def test_stopping_it_ends_its_compilers(tmp_path, monkeypatch):
+def test_stopping_it_ends_its_compilers(tmp_path, monkeypatch, runs):
     monkeypatch.setattr(background, "compile_graph", sleeping(tmp_path))
-    process = BackgroundCompilation(trace(lambda t: (t[0] * 2,), tensors()[0]), 1)
+    process = BackgroundCompilation(trace(lambda t: (t[0] * 2,), tensors()[0]), 1, limit=60.0)
     compiler = compiler_of(tmp_path)
     assert process.runs
     process.stop()
@@ -118,9 +109,19 @@ def test_stopping_it_ends_its_compilers(tmp_path, monkeypatch):
     assert not multiprocessing.active_children()
 
 
+def test_one_that_takes_too_long_is_given_up(tmp_path, monkeypatch, runs):
+    monkeypatch.setattr(background, "compile_graph", sleeping(tmp_path))
+    process = BackgroundCompilation(trace(lambda t: (t[0] * 2,), tensors()[0]), 1, limit=3.0)
+    compiler = compiler_of(tmp_path)
+    assert process.runs
+    wait_for(lambda: not process.runs)
+    assert runs(compiler), "it did not end by itself"
+    process.stop()
+
+
 def test_ctrl_c_in_the_terminal_does_not_end_it(tmp_path, monkeypatch):
     monkeypatch.setattr(background, "compile_graph", sleeping(tmp_path))
-    process = BackgroundCompilation(trace(lambda t: (t[0] * 2,), tensors()[0]), 1)
+    process = BackgroundCompilation(trace(lambda t: (t[0] * 2,), tensors()[0]), 1, limit=60.0)
     compiler_of(tmp_path)
     os.kill(process._process.pid, signal.SIGINT)
     time.sleep(0.2)
@@ -136,12 +137,12 @@ from test_background import sleeping, tensors
 from piop.residual.compiled_step import trace
 from piop.residual.inductor import BackgroundCompilation, background
 background.compile_graph = sleeping(sys.argv[1])
-BackgroundCompilation(trace(lambda t: (t[0] * 2,), tensors()[0]), 1)
+BackgroundCompilation(trace(lambda t: (t[0] * 2,), tensors()[0]), 1, limit=60.0)
 time.sleep(60)
 """
 
 
-def test_it_ends_when_the_process_that_began_it_is_killed(tmp_path):
+def test_it_ends_when_the_process_that_began_it_is_killed(tmp_path, runs):
     command = [sys.executable, "-c", PROGRAM, str(tmp_path), str(Path(__file__).parent)]
     running = subprocess.Popen(command)
     try:

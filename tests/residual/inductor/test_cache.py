@@ -15,12 +15,6 @@ def tensors():
     return [torch.rand(n, 3, generator=generator) for n in (40, 33)]
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    return tmp_path
-
-
 def test_a_graph_is_told_apart_by_its_constants_its_shapes_and_the_threads(tensors):
     def times(constant):
         return trace(lambda t: (t[0] * torch.tensor([constant] * 3),), tensors)

@@ -28,12 +28,6 @@ def tensors():
     return [torch.rand(n, 3, generator=generator) for n in (40, 33)]
 
 
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
-    return tmp_path
-
-
 @pytest.mark.usefixtures("one_thread")
 def test_a_compiled_graph_gives_the_values_of_the_function(tensors, cache):
     graph = trace(function, tensors)

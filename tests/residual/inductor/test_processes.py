@@ -4,7 +4,6 @@ import os
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from torch._inductor import cpp_builder
@@ -40,18 +39,8 @@ def start(processes, folder, *words):
     return thread, int((folder / "child").read_text()), failures
 
 
-def runs(number):
-    """Whether a process is there, and no mere remainder of one."""
-    try:
-        os.kill(number, 0)
-        state = Path(f"/proc/{number}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        return state != "Z"
-    except (ProcessLookupError, FileNotFoundError):
-        return False
-
-
 @pytest.mark.parametrize("words", [(), ("deaf",)], ids=["at once", "by force"])
-def test_compilers_are_stopped_with_what_they_started(tmp_path, words, monkeypatch):
+def test_compilers_are_stopped_with_what_they_started(tmp_path, words, monkeypatch, runs):
     monkeypatch.setattr(module, "GRACE", 0.5)
     processes = CompilerProcesses()
     thread, child, failures = start(processes, tmp_path, *words)

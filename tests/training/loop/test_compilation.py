@@ -22,7 +22,8 @@ class Compiler:
 
     def __init__(self, monkeypatch, foreseen, seconds=0.0, works=True) -> None:
         self.calls: list[str] = []
-        self.in_background, self.under_way = True, False
+        self.closed = False
+        self.in_background, self.under_way, self.may_use_background = True, False, True
 
         def foresee(_own, _batch):
             self.calls.append("foresee")
@@ -33,13 +34,13 @@ class Compiler:
             time.sleep(seconds)
             return works
 
-        def begin(_own, _batch):
-            self.calls.append("begin")
-            self.under_way = True
+        def start_background(_own, _batch, limit):
+            self.calls.append("start_background")
+            self.under_way, self.limit = True, limit
             return self.in_background
 
         def close(_own):
-            self.under_way = False
+            self.under_way, self.closed = False, True
 
         def step(own, batch):
             self.calls.append("compiled")
@@ -49,9 +50,12 @@ class Compiler:
 
         monkeypatch.setattr(CompiledGradients, "foresee", foresee)
         monkeypatch.setattr(CompiledGradients, "prepare", prepare)
-        monkeypatch.setattr(CompiledGradients, "begin", begin)
+        monkeypatch.setattr(CompiledGradients, "start_background", start_background)
         monkeypatch.setattr(CompiledGradients, "close", close)
-        monkeypatch.setattr(CompiledGradients, "is_under_way", property(lambda _: self.under_way))
+        of_background = {"background_runs": lambda _: self.under_way}
+        of_background["may_use_background"] = lambda _: self.may_use_background
+        for name, value in of_background.items():
+            monkeypatch.setattr(CompiledGradients, name, property(value))
         monkeypatch.setattr(CompiledGradients, "compute", step)
 
 
@@ -104,15 +108,20 @@ def test_time_holds_more_compiled_steps(built, monkeypatch, share, foreseen, com
 
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize(
-    ("foreseen", "background", "calls"),
-    [(0.62, True, ["foresee", "prepare"]), (0.70, True, ["foresee"]), (0.62, False, ["foresee"])],
+    ("foreseen", "background", "possible", "calls"),
+    [
+        (0.62, True, True, ["foresee", "prepare"]),
+        (0.70, True, True, ["foresee"]),
+        (0.62, False, True, ["foresee"]),
+        (0.62, True, False, ["foresee"]),
+    ],
 )
 def test_compiling_may_take_longer_in_the_background(
-    built, monkeypatch, foreseen, background, calls
+    built, monkeypatch, foreseen, background, possible, calls
 ):
     seconds = LEAST * 3
     compiler = Compiler(monkeypatch, foreseen * seconds)
-    compiler.in_background = False
+    compiler.in_background, compiler.may_use_background = False, possible
     gradients = StepGradients(built.loss, None)
     gradients(built.draw(0, 0.0))
     gradients.decide(0.8 * seconds / gradients._fastest, seconds, background)
@@ -163,12 +172,14 @@ def test_eager_steps_go_on_with_the_other_threads_until_it_is_compiled(built, mo
     gradients = StepGradients(built.loss, None)
     going_on(gradients, built)
     gradients(built.draw(2, 0.0))
-    assert compiler.calls == ["foresee", "begin"]
+    assert compiler.calls == ["foresee", "start_background"]
+    assert compiler.limit == LONGEST * 2 * SHORT
     assert (gradients.compiled, torch.get_num_threads()) == (None, 1)
     gradients.decide(1.0)  # is decided
     compiler.under_way = False
     gradients(built.draw(3, 0.0))
     assert compiler.calls[2:4] == ["prepare", "compiled"]
+    assert compiler.closed, "a process that was given up may still run"
     assert (gradients.compiled, torch.get_num_threads()) == (True, 2)
 
 
@@ -191,20 +202,8 @@ def test_what_the_background_did_not_compile_is_tried_here(built, monkeypatch):
     going_on(gradients, built)
     compiler.under_way = False
     gradients(built.draw(2, 0.0))
-    assert compiler.calls == ["foresee", "begin", "prepare"]
+    assert compiler.calls == ["foresee", "start_background", "prepare"]
     assert (gradients.compiled, torch.get_num_threads()) == (False, 2)
-
-
-@pytest.mark.usefixtures("two_threads")
-def test_what_the_background_does_not_end_is_given_up_and_compiled_here(built, monkeypatch):
-    compiler = Compiler(monkeypatch, 2 * SHORT)
-    gradients = StepGradients(built.loss, None)
-    going_on(gradients, built)
-    monkeypatch.setattr(gradients, "_until", gradients._until - LONGEST * 2 * SHORT + 0.2)
-    time.sleep(0.2)
-    gradients(built.draw(2, 0.0))
-    assert not compiler.under_way
-    assert (gradients.compiled, torch.get_num_threads()) == (True, 2)
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -216,7 +215,7 @@ def test_training_waits_where_nothing_can_go_on_meanwhile(built, monkeypatch, ba
     gradients(built.draw(0, 0.0))
     gradients.decide(1e9, background=background)
     gradients(built.draw(1, 0.0))
-    assert ("begin" in compiler.calls) is background
+    assert ("start_background" in compiler.calls) is background
     assert "prepare" in compiler.calls
     assert gradients.compiled
     assert torch.get_num_threads() == 2
@@ -254,7 +253,7 @@ def test_only_a_budget_in_time_goes_on_while_it_is_compiled(
     save = trainer._save
     monkeypatch.setattr(trainer, "_save", lambda m: (saved.append(trainer.step), save(m)))
     trainer.run()
-    assert ("begin" in compiler.calls) is (seconds is not None)
+    assert ("start_background" in compiler.calls) is (seconds is not None)
     assert compiler.calls.count("prepare") == 1
     change = eager if seconds else EAGER_STEPS
     assert saved == [change + 1, eager + 2], "the checkpoint follows the first compiled step"
@@ -268,7 +267,7 @@ def test_the_end_of_training_ends_compiling_in_the_background(built, tmp_path, m
     trainer = trainer_of(built, tmp_path, None, seconds=1e6)
     trainer.callbacks = Callbacks([lambda e: e.step < 6 or trainer._interrupt()])
     trainer.run()
-    assert "begin" in compiler.calls
+    assert "start_background" in compiler.calls
     assert not compiler.under_way
     assert trainer.state_dict()["compiled"] is None, "a resume decides again"
     assert torch.get_num_threads() == 2
