@@ -89,6 +89,16 @@ def even_points(values: Mapping[str, Tensor], unresolved: float = UNRESOLVED) ->
     return points + points % 2
 
 
+def too_large_over_any_time(values: Mapping[str, Tensor]) -> bool:
+    """Whether a lattice that resolves some solutions in space is too large, however few its times.
+
+    Args:
+        values: Unknown → its values at some times on an even grid ``[B, T, n1, …]``.
+    """
+    axes = next(iter(values.values())).ndim - 2
+    return FEWEST_TIMES * even_points(values) ** axes > MOST_POINTS[axes]
+
+
 def find_lattice(values: Mapping[str, Tensor], windows: int) -> Lattice | str:
     """Find the coarsest lattice that resolves some solutions, each unknown relative to itself.
 

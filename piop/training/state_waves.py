@@ -25,6 +25,7 @@ from piop.training.integration_lattice import (
     NODES,
     choose_lattice,
     node_times,
+    too_large_over_any_time,
 )
 from piop.training.loss.statistics import Statistics, statistics_over
 from piop.training.resolution import power_by_waves
@@ -133,23 +134,30 @@ def find_states(
     state = State(kept, bulk if beyond > LOST_AT_MOST else min(bulk, usual))
     why = f"solutions change by {100 * change:.0f} % of their size and are sums of few waves"
     why = "as requested" if asked else why
-    few = windows, solved
-    if (enough := _enough_windows(_started(problem, solved, 2), windows, most)) > windows:
+    few, enough = (windows, solved), _enough_windows(_started(problem, solved, 2), windows, most)
+    # at random points more windows only cost time (docs/training.md)
+    never = form.integral and too_large_over_any_time(_evolving(problem, solved))
+    if enough > windows and not never:
         times = node_times(time.low, time.length, enough)
         windows, solved = enough, solve_coarsely(problem, times, seed=seed)
-    lattice, reason = choose_lattice({n: solved[n] for n in problem.initial}, windows, form)
+    lattice, reason = choose_lattice(_evolving(problem, solved), windows, form)
     if form.integral and not lattice and windows > few[0]:
-        windows, solved = few  # at random points more windows only cost time (docs/training.md)
-        lattice, reason = choose_lattice({n: solved[n] for n in problem.initial}, windows, form)
+        windows, solved = few
+        lattice, reason = choose_lattice(_evolving(problem, solved), windows, form)
     values = {name: v[:, :-1] for name, v in _started(problem, solved).items()}
     functions = coarse_inputs(problem, seed)
     return States(windows, why, state, values, functions, lattice, reason)
 
 
+def _evolving(problem: Problem, solved: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Give the unknowns whose derivative in time the equations give."""
+    return {name: solved[name] for name in problem.initial}
+
+
 def _started(problem: Problem, solved: Mapping[str, Tensor], parts: int = 1) -> dict[str, Tensor]:
     """Give the states at the starts of windows and at the end, or of equal parts of windows."""
     step = (NODES - 1) // parts
-    return {name: solved[name][:, ::step] for name in problem.initial}
+    return {name: value[:, ::step] for name, value in _evolving(problem, solved).items()}
 
 
 def _enough_windows(halves: Mapping[str, Tensor], windows: int, most: int) -> int:

@@ -7,7 +7,9 @@ import pytest
 from piop.problem import Problem
 from piop.problem.residual_form import FormDecision
 from piop.problem.time_windows import State, window_problem
+from piop.training import state_waves
 from piop.training.batches.input_grid import highest_wavenumber
+from piop.training.coarse_references import solve_coarsely
 from piop.training.state_waves import MOST_WAVES, find_states, window_statistics
 
 
@@ -84,12 +86,28 @@ def test_an_unknown_that_stays_zero_has_no_waves():
     assert (states.windows, states.state) == (4, State(8, 8))
 
 
-def test_more_windows_are_for_equations_that_a_lattice_integrates():
-    short = {"u": "u0 + 0.015*cos(2*pi*200*x)"}
+def test_more_windows_are_for_equations_that_a_lattice_integrates(monkeypatch):
+    """Waves too short for any lattice show in the first solutions, and no others are solved for."""
+    solved = []
+
+    def solve(*args, **settings):
+        solved.append(args)
+        return solve_coarsely(*args, **settings)
+
+    monkeypatch.setattr(state_waves, "solve_coarsely", solve)
     integral = FormDecision(True, "")
-    for initial, windows, lattice in (({"u": "u0"}, 16, True), (short, 4, False)):
-        problem = example("dt(u) = -0.1875*dx(u)", initial=initial)
+    # seen at 256 points, 200 periods are 56
+    for periods, windows, lattice, times in (
+        (0, 16, True, 2),
+        (200, 4, False, 2),
+        (100, 4, False, 1),
+    ):
+        solved.clear()
+        problem = example(
+            "dt(u) = -0.1875*dx(u)", initial={"u": f"u0 + 0.015*cos(2*pi*{periods}*x)"}
+        )
         states = find_states(problem, 4, integral, asked=False, most=16)
+        assert len(solved) == times
         assert states.windows == windows
         assert bool(states.lattice) == lattice
         assert states.values["u"].shape[1] == windows
