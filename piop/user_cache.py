@@ -17,6 +17,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
 from piop.datasets.atomic_output import replacing
 from piop.errors import PiopError
 
@@ -85,6 +90,20 @@ def write(entries: Mapping[str, bytes]) -> None:
         _remove_oldest(place)
     except (OSError, RuntimeError, PiopError) as error:
         _ignore(error)
+
+
+def read_tensors(key: str) -> dict[str, Tensor] | None:
+    """Read what :func:`write_tensors` kept under a key, as :func:`read` does."""
+    found = read(key)
+    with suppress(SafetensorError):
+        return None if found is None else load(found)
+    return None
+
+
+def write_tensors(key: str, tensors: Mapping[str, Tensor]) -> None:
+    """Keep real tensors under their names, as :func:`write` does."""
+    whole = {n: t.clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}
+    write({key: save(whole)})
 
 
 def _remove_oldest(place: Path) -> None:

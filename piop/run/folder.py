@@ -337,5 +337,5 @@ def json_bytes(content: Mapping[str, Any]) -> bytes:
 
 def versions() -> dict[str, str]:
     """Name the versions that a run's numbers depend on."""
-    packages = ("piop", "torch", "numpy", "sympy", "pytorch_optimizer")
+    packages = ("piop", "torch", "numpy", "sympy")
     return {"python": platform.python_version()} | {p: installed_version(p) for p in packages}

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor
 
 from piop import user_cache
@@ -64,9 +61,8 @@ def solve_coarsely(
     """
     identity = (problem.hash, problem.points, file_digests(problem.inputs))
     key = user_cache.key_of("coarse", *identity, times, tolerance, seed)
-    if (kept := user_cache.read(key)) is not None:
-        with suppress(SafetensorError):
-            return load(kept)
+    if (kept := user_cache.read_tensors(key)) is not None:
+        return kept
     d = len(problem.space)
     found = solve_reference(
         problem,
@@ -79,6 +75,5 @@ def solve_coarsely(
     if not all(bool(value.isfinite().all()) for value in found.values()):
         raise SolverError(f"a reference solution of {problem.name} is not finite")
     if sum(value.nbytes for value in found.values()) <= MOST_KEPT:
-        whole = {n: v.clone(memory_format=torch.contiguous_format) for n, v in found.items()}
-        user_cache.write({key: save(whole)})
+        user_cache.write_tensors(key, found)
     return found

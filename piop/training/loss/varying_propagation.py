@@ -15,11 +15,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
+from hashlib import sha256
 from typing import Self, cast, final
 
 import torch
 from torch import Tensor
 
+from piop import user_cache
 from piop.domain import Coordinate
 from piop.errors import NotSupportedError
 from piop.fields import Device, InputFunction, chunks
@@ -41,6 +43,8 @@ LARGEST_CONDITION = 1e8
 """Condition number of the modes from which on rounding would show in single precision."""
 MOST_GROWTH = 20.0
 """Largest exponent of a mode over the time axis: more is taken for an instability of the grid."""
+LARGE = 512
+"""Rows of a matrix from which on its eigenvectors, which take up to seconds, are kept."""
 ROUNDING = 1e-10
 """Imaginary part of an eigenvalue, relative to the largest eigenvalue, that counts as rounding."""
 KEPT_PROBLEMS = 4
@@ -356,7 +360,7 @@ def mode_tables(problem: Problem) -> ModeTables:
     sizes = (evolution.points,) * len(problem.space)
     grid = PeriodicGrid(problem.space, sizes, torch.device("cpu"))
     matrix = operator_matrix(problem, evolution, grid)
-    eigenvalues, vectors = _real_where_possible(*torch.linalg.eig(matrix))
+    eigenvalues, vectors = _real_where_possible(*_modes(matrix))
     inverse = torch.linalg.inv(vectors)
     condition = float(vectors.abs().sum(0).max() * inverse.abs().sum(0).max())
     if not condition < LARGEST_CONDITION:
@@ -389,6 +393,19 @@ def mode_tables(problem: Problem) -> ModeTables:
         raise NotSupportedError(f"a mode of the equations grows by e^{growing:.0f}")
     values = vectors.mT.unflatten(1, (-1, *sizes)).movedim(1, 0)  # [rows, J, n, …]
     return ModeTables(grid, tuple(_shapes(v, grid) for v in values), rates, own, data)
+
+
+def _modes(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Return eigenvalues and eigenvectors, which an earlier run may have kept if they take long."""
+    if len(matrix) < LARGE:
+        return torch.linalg.eig(matrix)
+    key = user_cache.key_of("modes", sha256(matrix.numpy().tobytes()).hexdigest())
+    parts = user_cache.read_tensors(key)
+    if parts is None:
+        values, vectors = (torch.view_as_real(found) for found in torch.linalg.eig(matrix))
+        parts = {"values": values, "vectors": vectors}
+        user_cache.write_tensors(key, parts)
+    return torch.view_as_complex(parts["values"]), torch.view_as_complex(parts["vectors"])
 
 
 def _real_where_possible(eigenvalues: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:

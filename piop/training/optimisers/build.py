@@ -120,7 +120,7 @@ def _muon(parameters: list[nn.Parameter], config: OptimiserConfig) -> Muon:
 def _soap(parameters: list[nn.Parameter], config: OptimiserConfig) -> torch.optim.Optimizer:
     """Build SOAP, in float64 with eigenbases that do not depend on rounding.
 
-    Source: Vyas et al. 2024 (2409.11321), from ``pytorch_optimizer``.
+    Source: Vyas et al. 2024 (2409.11321).
     """
     if any(p.is_complex() for p in parameters):
         raise UsageError(

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, final
 
-import pytorch_optimizer
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 DIAGONAL = 1e-4
 """Largest addition to the diagonal of a covariance, as a fraction of its trace: gradients below a
 hundredth of the whole keep about the basis of the weights themselves, as in Adam."""
+
+LONGEST = 10_000
+"""Length of an axis beyond which it has no eigenbasis, whose memory goes with its square."""
 
 
 class Stack:
@@ -102,44 +105,64 @@ class Stack:
 
 
 @final
-class SOAP(pytorch_optimizer.SOAP):
+class SOAP(torch.optim.Optimizer):
     """SOAP, with one set of operations for all parameters of a shape.
 
     Steps and state are those of ``pytorch_optimizer.SOAP`` up to rounding; networks of many small
-    matrices take a fraction of its time (``benchmarks/optimiser.py``).
+    matrices take a fraction of its time (``benchmarks/optimiser.py``). The first gradients find the
+    eigenbases and move nothing.
 
     In float64 they are nearly the same however gradients were summed. Covariances of gradients have
     few large eigenvalues. The basis of the rest is an accident of rounding, yet Adam's step in it
     depends on it: two runs whose gradients differ by 1e-16 differ by the whole step size after two
     steps. A diagonal that rises from 0 to ``DIAGONAL`` fixes the basis.
 
+    Args:
+        parameters: Real parameters; vectors and numbers move as by Adam.
+        lr: Step size, dimensionless.
+        betas: Decay of the running means of gradients, and of their squares and covariances.
+        eps: Addition to the roots of second moments.
+        weight_decay: Part of the weights that is taken off per step, relative to ``lr``.
+        precondition_frequency: Steps from one improvement of the eigenbases to the next.
+
     Source: Vyas et al. 2024 (2409.11321), algorithm 3 and sec. 4; the diagonal is ours
     (docs/distributed.md).
     """
 
-    _stacks: list[Stack] | None = None
-    _known = 0
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        lr: float,
+        betas: tuple[float, float] = (0.95, 0.95),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        precondition_frequency: int = 10,
+    ) -> None:
+        choices = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        choices |= {"precondition_frequency": precondition_frequency, "step": 0}
+        super().__init__(parameters, choices)
+        self._stacks: list[Stack] | None = None
+        self._known = 0
 
-    @staticmethod
-    def get_orthogonal_matrix(mat: Any) -> list[Any]:
-        """Find the eigenbases, largest eigenvalue first."""
-        if not any(len(m) and m.dtype == torch.float64 for m in mat):
-            return pytorch_optimizer.SOAP.get_orthogonal_matrix(mat)
-        return [
-            torch.linalg.eigh(separate_eigenvalues(m))[1].flip(1) if len(m) else [] for m in mat
-        ]
+    # torch wraps these so that its tracer passes them by, and imports that tracer, which takes a
+    # second, to do so; without compilation nothing is traced.
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    state_dict = inspect.unwrap(torch.optim.Optimizer.state_dict)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Restore the state."""
-        super().load_state_dict(dict(state_dict))
+        inspect.unwrap(torch.optim.Optimizer.load_state_dict)(self, dict(state_dict))
         self._stacks = None
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:
-        """Move all parameters by their gradients."""
+    def step(self, closure: Any = None) -> Any:
+        """Move all parameters by their gradients; give nothing."""
         del closure
         (group,) = self.param_groups
-        self.init_group(group)
+        for parameter in group["params"]:
+            if parameter.grad is not None and parameter not in self.state:
+                self.state[parameter] = first_state(parameter.grad, group["betas"][1])
         group["step"] += 1
         if group["step"] == 1:  # the first gradients found the eigenbases
             return
@@ -159,7 +182,7 @@ class SOAP(pytorch_optimizer.SOAP):
             add(stack.parameters, moves, alpha=-rate)
             if group["weight_decay"]:
                 multiply(stack.parameters, 1 - group["weight_decay"] * group["lr"])
-            stack.update_covariances(gradients, 1 - (group["shampoo_beta"] or beta2))
+            stack.update_covariances(gradients, 1 - beta2)
             if step % group["precondition_frequency"] == 0:
                 stack.update_bases(exact=stack.mean.dtype == torch.float64)
 
@@ -171,6 +194,31 @@ class SOAP(pytorch_optimizer.SOAP):
                 key = tuple(parameter.shape) if parameter.ndim > 1 else "vectors"
                 groups.setdefault(key, []).append(parameter)
         return [Stack(own, [self.state[p] for p in own]) for own in groups.values()]
+
+
+def first_state(gradient: Tensor, decay: float) -> dict[str, Any]:
+    """Return the state of a parameter after its first gradient; see :class:`Stack`."""
+    covariances: list[Any] = [[]]
+    if gradient.ndim > 1:
+        along = [gradient.movedim(axis, 0).flatten(1) for axis in range(gradient.ndim)]
+        covariances = [(1 - decay) * (r @ r.mT) if len(r) <= LONGEST else [] for r in along]
+    return {
+        "exp_avg": torch.zeros_like(gradient),
+        "exp_avg_sq": torch.zeros_like(gradient),
+        "GG": covariances,
+        "Q": [eigenbasis(c) if len(c) else [] for c in covariances],
+    }
+
+
+def eigenbasis(covariance: Tensor) -> Tensor:
+    """Return the eigenvectors of a covariance as columns, largest eigenvalue first."""
+    if covariance.dtype == torch.float64:
+        return torch.linalg.eigh(separate_eigenvalues(covariance))[1].flip(1)
+    try:
+        return torch.linalg.eigh(covariance)[1].flip(1)
+    except torch.linalg.LinAlgError:  # pyright: ignore[reportPrivateImportUsage]
+        # it did not converge, which depends on rounding
+        return torch.linalg.eigh(covariance.double())[1].flip(1).to(covariance)
 
 
 def separate_eigenvalues(covariance: Tensor) -> Tensor:

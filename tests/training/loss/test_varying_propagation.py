@@ -204,3 +204,22 @@ def test_operators_are_built_with_it_and_older_runs_without() -> None:
     exact = hard_constraint_lift(HEAT, constraints, [0.0], exact=True, varying=False)
     assert exact is not None
     assert isinstance(exact.derived, LinearPropagation)
+
+
+def test_modes_of_a_large_matrix_are_kept_for_later_runs(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(varying_propagation, "LARGE", 8)
+    found, eig = [], torch.linalg.eig
+
+    def counted(matrix: Tensor) -> tuple[Tensor, Tensor]:
+        found.append(matrix)
+        return eig(matrix)
+
+    monkeypatch.setattr(torch.linalg, "eig", counted)
+    first = mode_tables.__wrapped__(QUANTUM)
+    second = mode_tables.__wrapped__(QUANTUM)
+    assert len(found) == 1
+    assert torch.equal(first.rates, second.rates)
+    assert all(torch.equal(a, b) for a, b in zip(first.data, second.data, strict=True))
+    mode_tables.__wrapped__(DRIFT)
+    assert len(found) == 2

@@ -5,6 +5,7 @@ import pytorch_optimizer
 import torch
 from torch import nn
 
+from piop.training.optimisers import soap
 from piop.training.optimisers.soap import SOAP, separate_eigenvalues
 
 SHAPES = [(3, 5), (4,), (3, 5), (2, 3, 4), (7, 7), (), (1, 6), (4,), (2, 3, 4)]
@@ -75,6 +76,16 @@ def test_the_state_of_the_library_can_be_loaded():
     train(older, theirs, 3, first=6)
     for one, other in zip(mine, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-4)
+
+
+def test_a_long_axis_has_no_eigenbasis(monkeypatch):
+    monkeypatch.setattr(soap, "LONGEST", 4)
+    mine, theirs = parameters(), parameters()
+    choices = {"lr": 1e-2, "weight_decay": 0.0}
+    train(SOAP(mine, **choices), mine, 5)
+    train(pytorch_optimizer.SOAP(theirs, max_precondition_dim=4, **choices), theirs, 5)
+    for one, other in zip(mine, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=2e-4)
 
 
 def test_parameters_without_gradients_stay():
