@@ -94,9 +94,9 @@ def write(entries: Mapping[str, bytes]) -> None:
 
 def read_tensors(key: str) -> dict[str, Tensor] | None:
     """Read what :func:`write_tensors` kept under a key, as :func:`read` does."""
-    found = read(key)
-    with suppress(SafetensorError):
-        return None if found is None else load(found)
+    if (found := read(key)) is not None:
+        with suppress(SafetensorError):
+            return load(found)
     return None
 
 

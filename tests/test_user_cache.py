@@ -4,6 +4,7 @@ import logging
 import os
 
 import pytest
+import torch
 
 from piop import user_cache
 
@@ -37,6 +38,17 @@ def test_a_damaged_file_counts_as_missing_and_is_replaced(own_folder, damage):
     assert user_cache.read(KEY) is None
     user_cache.write({KEY: b"new"})
     assert user_cache.read(KEY) == b"new"
+
+
+def test_tensors_come_back_and_what_is_none_counts_as_missing():
+    whole = torch.arange(6.0, dtype=torch.float64).reshape(2, 3)
+    user_cache.write_tensors(KEY, {"part": whole.T[1:], "whole": whole})
+    found = user_cache.read_tensors(KEY)
+    assert found is not None
+    assert torch.equal(found["part"], whole.T[1:])
+    assert torch.equal(found["whole"], whole)
+    user_cache.write({KEY: b"no tensors"})
+    assert user_cache.read_tensors(KEY) is None
 
 
 def test_those_not_used_for_longest_are_removed(own_folder, monkeypatch):

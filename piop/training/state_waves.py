@@ -136,8 +136,9 @@ def find_states(
     why = "as requested" if asked else why
     few, enough = (windows, solved), _enough_windows(_started(problem, solved, 2), windows, most)
     # at random points more windows only cost time (docs/training.md)
-    never = form.integral and too_large_over_any_time(_evolving(problem, solved))
-    if enough > windows and not never:
+    if enough > windows and not (
+        form.integral and too_large_over_any_time(_evolving(problem, solved))
+    ):
         times = node_times(time.low, time.length, enough)
         windows, solved = enough, solve_coarsely(problem, times, seed=seed)
     lattice, reason = choose_lattice(_evolving(problem, solved), windows, form)

@@ -90,12 +90,12 @@ class Stack:
                 rows = gradients.movedim(axis + 1, 1).flatten(2)
                 covariance.lerp_(rows @ rows.mT, weight)
 
-    def update_bases(self, exact: bool) -> None:
+    def update_bases(self) -> None:
         """Improve the eigenbases by one power iteration; second moments follow their order."""
         for axis, (covariance, basis) in enumerate(zip(self.covariances, self.bases, strict=True)):
             if covariance is None or basis is None:
                 continue
-            product = (separate_eigenvalues(covariance) if exact else covariance) @ basis
+            product = separate_eigenvalues(covariance) @ basis
             order = (basis * product).sum(1).argsort(dim=1, descending=True)  # [G, n]
             shape = [1] * self.square.ndim
             shape[0], shape[axis + 1] = order.shape
@@ -184,7 +184,7 @@ class SOAP(torch.optim.Optimizer):
                 multiply(stack.parameters, 1 - group["weight_decay"] * group["lr"])
             stack.update_covariances(gradients, 1 - beta2)
             if step % group["precondition_frequency"] == 0:
-                stack.update_bases(exact=stack.mean.dtype == torch.float64)
+                stack.update_bases()
 
     def _stacked(self, parameters: list[Tensor]) -> list[Stack]:
         """Group the parameters that have gradients by their shapes."""
@@ -212,17 +212,20 @@ def first_state(gradient: Tensor, decay: float) -> dict[str, Any]:
 
 def eigenbasis(covariance: Tensor) -> Tensor:
     """Return the eigenvectors of a covariance as columns, largest eigenvalue first."""
-    if covariance.dtype == torch.float64:
-        return torch.linalg.eigh(separate_eigenvalues(covariance))[1].flip(1)
     try:
-        return torch.linalg.eigh(covariance)[1].flip(1)
+        return torch.linalg.eigh(separate_eigenvalues(covariance))[1].flip(1)
     except torch.linalg.LinAlgError:  # pyright: ignore[reportPrivateImportUsage]
         # it did not converge, which depends on rounding
         return torch.linalg.eigh(covariance.double())[1].flip(1).to(covariance)
 
 
 def separate_eigenvalues(covariance: Tensor) -> Tensor:
-    """Add a rising diagonal to covariances ``[…, n, n]``, which separates small eigenvalues."""
+    """Add a rising diagonal to covariances ``[…, n, n]``, which separates small eigenvalues.
+
+    Those in other precisions than float64 stay as they are.
+    """
+    if covariance.dtype != torch.float64:
+        return covariance
     rise = torch.linspace(0, DIAGONAL, covariance.shape[-1]).to(covariance)
     trace = covariance.diagonal(dim1=-2, dim2=-1).sum(-1, keepdim=True)
     return covariance + torch.diag_embed(rise * trace)

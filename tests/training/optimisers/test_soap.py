@@ -1,12 +1,15 @@
 """SOAP on many parameters at once takes the steps of the library's, one parameter at a time."""
 
+import subprocess
+import sys
+
 import pytest
 import pytorch_optimizer
 import torch
 from torch import nn
 
 from piop.training.optimisers import soap
-from piop.training.optimisers.soap import SOAP, separate_eigenvalues
+from piop.training.optimisers.soap import SOAP, eigenbasis, separate_eigenvalues
 
 SHAPES = [(3, 5), (4,), (3, 5), (2, 3, 4), (7, 7), (), (1, 6), (4,), (2, 3, 4)]
 
@@ -102,3 +105,36 @@ def test_in_double_precision_small_eigenvalues_are_separated():
     values = torch.linalg.eigvalsh(separate_eigenvalues(covariance))
     assert (values.diff(dim=-1) > 1e-5).all()
     assert (values[:, -1] - 1).abs().max() < 1e-12
+
+
+def test_a_covariance_whose_eigenvectors_are_not_found_is_tried_in_double_precision(monkeypatch):
+    eigh = torch.linalg.eigh
+
+    def only_double(matrix):
+        if matrix.dtype != torch.float64:
+            raise torch.linalg.LinAlgError("did not converge")
+        return eigh(matrix)
+
+    monkeypatch.setattr(torch.linalg, "eigh", only_double)
+    basis = eigenbasis(torch.diag(torch.tensor([1.0, 3.0, 2.0])))
+    assert torch.equal(basis.abs(), torch.eye(3)[[1, 2, 0]].T)
+    with pytest.raises(torch.linalg.LinAlgError):
+        monkeypatch.setattr(torch.linalg, "eigh", lambda m: only_double(m.float()))
+        eigenbasis(torch.eye(3))
+
+
+def test_it_does_not_import_the_tracer_of_torch():
+    """Which takes a second before the first step."""
+    code = """
+import sys, torch
+from piop.training.optimisers.soap import SOAP
+weight = torch.nn.Parameter(torch.ones(2, 2))
+optimiser = SOAP([weight], lr=0.1)
+optimiser.zero_grad(set_to_none=True)
+weight.square().sum().backward()
+optimiser.step()
+optimiser.load_state_dict(optimiser.state_dict())
+print([n for n in ("torch._dynamo", "pytorch_optimizer") if n in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["[]"], done.stderr
