@@ -270,8 +270,7 @@ class StreamTensor:
             x = x.aligned(constant.ndim)
             shape = torch.broadcast_shapes(x.shape, constant.shape)
             x = x if shape == x.shape else x.broadcast(shape)
-            few = constant.ndim < 2 or at_most(8 * constant.numel(), x.numel())
-            if few and constant.dtype == x.dtype:
+            if constant.dtype == x.dtype:
                 data: Any = _AddToValue.apply(x.data, constant)
                 return x.replace(data)
         value, rest = x.data.split([1, x.layout.count - 1])
@@ -293,11 +292,13 @@ def _addition_gradients(ctx: Any, grad: Tensor) -> Any:
 
 
 class _AddToValue(torch.autograd.Function):
-    """Adds a small constant to the value; its gradient is summed over the value alone."""
+    """Adds a constant to the value; its gradient is summed over the value alone."""
 
     @staticmethod
     def forward(ctx: Any, data: Tensor, constant: Tensor) -> Any:
         ctx.shape = constant.shape
+        if constant.ndim > 1 and not at_most(8 * constant.numel(), data[0].numel()):
+            return torch.cat([data[:1] + constant, data[1:]])
         ndim = data.ndim - 1
         block = constant.reshape(1, *(1,) * (ndim - constant.ndim), *constant.shape)
         pad = (0, 0) * ndim + (0, data.shape[0] - 1)
@@ -373,6 +374,16 @@ def times_coefficient(x: Tensor, slot: int | None, coefficients: Tensor | None) 
     if coefficients is None:
         raise NoRuleError("streams that lost their coefficients")
     return x * coefficients[slot]
+
+
+def stack(streams: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """As ``torch.stack``, which a trace writes as a concatenation and a copy of it."""
+    ndim = streams[0].ndim
+    place = dim % (ndim + 1)
+    if place == ndim:
+        return torch.stack(list(streams), dim)
+    joined = torch.cat(list(streams), place)
+    return joined.unflatten(place, (len(streams), streams[0].shape[place]))
 
 
 def merge_streams(data: Tensor) -> Tensor:

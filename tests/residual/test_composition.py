@@ -15,12 +15,14 @@ def test_gradients_of_all_parameters_equal_nested_reverse_mode(burgers) -> None:
 
     queries = drawn(3, 5, 2)
     parameters = [drawn(6, 2), drawn(6), drawn(1, 1, 6), drawn(4, 6), drawn(4), drawn(1, 4)]
+    parameters += [drawn(1, 2), drawn(3, 5, 6)]
     for parameter in parameters:
         parameter.requires_grad_()
-    first, bias, row, second, other, last = parameters
+    first, bias, row, second, other, last, gate, everywhere = parameters
 
     def field(q):
         state = torch.tanh(F.linear(q, first, bias)) + row
+        state = F.linear(q, gate) * state + everywhere  # the left factor is broadcast
         return F.linear(torch.sin(F.linear(state, second, other)), last)
 
     slopes = []

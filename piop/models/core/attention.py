@@ -96,13 +96,15 @@ def rotate(entries: Any, at: Harmonics, *, first: int = 0, parts: int = 1) -> An
         ``[B, n, H, size]``.
     """
     pairs = at[0].shape[-1] // parts
-    cosines, sines = (wave[:, :, None].split(pairs, -1) for wave in at)
+    cos, sin = (wave.unflatten(-1, (parts, pairs))[:, :, None] for wave in at)
     last = entries.shape[-1] - first - 2 * parts * pairs
-    before, *halves, after = entries.split([first, *[pairs] * (2 * parts), last], -1)
-    found = [before]
-    for c, s, real, imaginary in zip(cosines, sines, halves[::2], halves[1::2], strict=True):
-        found += [real * c - imaginary * s, real * s + imaginary * c]
-    return torch.cat([part for part in (*found, after) if part.shape[-1]], -1)
+    before, turning, after = entries.split([first, 2 * parts * pairs, last], -1)
+    turning = turning.unflatten(-1, (parts, 2 * pairs))
+    # two products of all entries have fewer operations than four of the halves
+    swapped = torch.cat([turning[..., pairs:], turning[..., :pairs]], -1)
+    turned = turning * torch.cat([cos, cos], -1) + swapped * torch.cat([-sin, sin], -1)
+    found = before, turned.flatten(-2), after
+    return torch.cat([part for part in found if part.shape[-1]], -1)
 
 
 @dataclass(frozen=True)

@@ -96,9 +96,9 @@ class HarmonicFit(nn.Module):
         cos, sin = harmonics(angles(points, self.axes), self.waves)
         _, a, b = coefficients.split([1, *[len(self.waves)] * 2], 1)
         size = (self.waves**2).sum(-1, keepdim=True)
-        factors = [f for k in self.waves.mT[..., None] for f in (0.5 * k, -k / size)]
-        columns = [cos @ (factor * b) - sin @ (factor * a) for factor in factors]
-        return torch.cat(columns, -1)
+        factors = torch.stack([0.5 * self.waves, -self.waves / size], -1).flatten(1)  # [K, 2 d]
+        a, b = ((factors[..., None] * part[:, :, None]).flatten(2) for part in (a, b))
+        return cos @ b - sin @ a
 
     def token_grid(self, like: Tensor) -> Tensor:
         """Lay an even grid fine enough for the bulk of the input: ``[1, M, d]``.

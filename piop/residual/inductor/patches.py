@@ -23,12 +23,18 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 def expanded(expression: Any) -> Any:
     """Multiply out a polynomial; simplify anything else.
 
-    Indices of memory are polynomials in the indices of loops, except where axes are merged.
+    Indices of memory are polynomials in the indices of loops and, where axes are merged, in whole
+    quotients and remainders of those, of which SymPy knows no more than that they are functions.
     """
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 
-    plain = isinstance(expression, sp.Expr) and expression.is_polynomial()
-    if plain and not expression.has(FloorDiv, ModularIndexing):
+    def is_plain(atom: Any) -> bool:
+        if isinstance(atom, sp.Pow):
+            return bool(atom.exp.is_Integer and atom.exp.is_positive)
+        return isinstance(atom, FloorDiv | ModularIndexing)
+
+    atoms = expression.atoms(sp.Function, sp.Pow)
+    if isinstance(expression, sp.Expr) and all(map(is_plain, atoms)):
         return sp.expand(expression)
     return sp.simplify(expression)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, final
 
 import torch
@@ -36,6 +36,7 @@ from piop.residual.stream_tensor import (
     at_most,
     require_constant,
     rule,
+    stack,
     streams_times_matrix,
     times_coefficient,
 )
@@ -160,7 +161,7 @@ def _weighted_sum_gradients(ctx: Any, grad: Tensor) -> Any:
             slopes[i] = torch.addcmul(slopes[i], part, sums[j], value=-group.factor)
             lost = (part * y[i]).sum(-1, keepdim=True)
             at_sums[j] = torch.add(at_sums[j], lost, alpha=-group.factor)
-    stacked_totals = torch.stack(at_totals, -3)
+    stacked_totals = stack(at_totals, -3)
     at_values = None
     if ctx.needs_input_grad[1]:
         at_values = torch.matmul(stacked.flatten(-3, -2).mT, stacked_totals.flatten(-3, -2))
@@ -169,16 +170,17 @@ def _weighted_sum_gradients(ctx: Any, grad: Tensor) -> Any:
     found = _product(stacked_totals, values.mT).unbind(-3)
     z, e = data.movedim(0, -3).unbind(-3), stacked.unbind(-3)
     inner = [stream + extra for stream, extra in zip(found, at_sums, strict=True)]
-    at_scores = [reduce(torch.add, (a * b for a, b in zip(e, inner, strict=True)))]
-    at_scores += [e[0] * stream for stream in inner[1:]]
+    outer = [e[0] * stream for stream in inner]
+    at_scores = outer.copy()
+    for stream, slope in zip(e[1:], inner[1:], strict=True):
+        at_scores[0] = torch.addcmul(at_scores[0], stream, slope)
     for r, groups in enumerate(layout.compositions[1:], start=1):
-        outer = e[0] * inner[r]
         for group in groups:
-            part = times_coefficient(outer, group.slot, narrow)
+            part = times_coefficient(outer[r], group.slot, narrow)
             for i, others, factor in group.slopes:
                 product = product_of(z, others)
                 at_scores[i] = torch.addcmul(at_scores[i], part, product, value=factor)
-    return torch.stack(at_scores, -3).movedim(-3, 0), at_values, None, None
+    return stack(at_scores, -3).movedim(-3, 0), at_values, None, None
 
 
 class _WeightedSum(torch.autograd.Function):
@@ -194,12 +196,12 @@ class _WeightedSum(torch.autograd.Function):
         factors = zip(z[1:], layout.compositions[1:], strict=True)
         streams = [e]
         streams += [e * exponent_stream(*factor, z, coefficients) for factor in factors]
-        stacked = torch.stack(streams, -3)
+        stacked = stack(streams, -3)
         sums = [stream.sum(-1, keepdim=True) for stream in streams]
         y = quotients(_product(stacked, values).unbind(-3), sums, layout, narrow)
         ctx.save_for_backward(data, values, coefficients, stacked, *sums, *y)
         ctx.layout = layout
-        return torch.stack(y)
+        return stack(y)
 
     backward: Any = staticmethod(_weighted_sum_gradients)
 
@@ -227,7 +229,7 @@ def _by_autograd(scores: StreamTensor, values: Tensor) -> StreamTensor:
     for stream, groups in zip(streams[1:], scores.layout.compositions[1:], strict=True):
         factor = exponent_stream(stream, groups, streams, scores.coefficients)
         totals.append(torch.matmul(e * factor, extended))
-    return _quotient(scores, torch.stack(totals))
+    return _quotient(scores, stack(totals))
 
 
 def _quotient(scores: StreamTensor, totals: Tensor) -> StreamTensor:
@@ -295,7 +297,7 @@ def _normalised_streams(x: StreamTensor, dim: int) -> Tensor:
         average = (y * w).sum(dim, keepdim=True)
         centred.append(stream - average)
         out.append(y * (w - average))
-    return torch.stack(out)
+    return stack(out)
 
 
 @rule("scaled_dot_product_attention")

@@ -24,6 +24,7 @@ from piop.residual.stream_tensor import (
     StreamLayout,
     StreamTensor,
     align,
+    stack,
     times_coefficient,
 )
 
@@ -42,7 +43,7 @@ def compose(x: StreamTensor, table: Elementwise) -> StreamTensor:
         data: Any = _Compose.apply(x.data, coefficients, x.layout, table)
     else:
         basis = table.basis(x.value)
-        data = torch.stack(_composed(x.data.unbind(0), coefficients, x.layout, table, basis))
+        data = stack(_composed(x.data.unbind(0), coefficients, x.layout, table, basis))
     return StreamTensor(data, x.layout, coefficients)
 
 
@@ -72,7 +73,7 @@ def _composition_gradients(ctx: Any, grad: Tensor) -> Any:
                     out[i] = _accumulated(out[i], slope, product_of(u, others), factor)
     for order, total in inner.items():
         out[0] = _accumulated(out[0], f[order], total, 1.0)
-    return torch.stack(out), None, None, None
+    return stack(out), None, None, None
 
 
 class _Compose(torch.autograd.Function):
@@ -90,7 +91,7 @@ class _Compose(torch.autograd.Function):
         basis = table.basis(streams[0])
         ctx.save_for_backward(data, coefficients, *basis)
         ctx.layout, ctx.table = layout, table
-        return torch.stack(_composed(streams, coefficients, layout, table, basis))
+        return stack(_composed(streams, coefficients, layout, table, basis))
 
     backward: Any = staticmethod(_composition_gradients)
 
@@ -123,16 +124,70 @@ def product_of(streams: Sequence[Tensor], key: Sequence[int]) -> Tensor:
 def multiply(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     """Multiply elementwise, with broadcasting."""
     a, b = align(a, b)
-    left, right = a.data.unbind(0), b.data.unbind(0)
-    out = [left[0] * right[0]]
     anchor = larger(a, b)
-    for r, groups in enumerate(a.layout.products[1:], start=1):
-        total = torch.addcmul(left[0] * right[r], left[r], right[0])
+    coefficients = anchor.coefficients
+    if coefficients is None or not coefficients.requires_grad:
+        data: Any = _Multiply.apply(a.data, b.data, coefficients, a.layout)
+    else:
+        data = stack(_multiplied(a.data.unbind(0), b.data.unbind(0), coefficients, a.layout))
+    return anchor.replace(data)
+
+
+@once_differentiable
+def _product_gradients(ctx: Any, grad: Tensor) -> Any:
+    left, right, coefficients = ctx.saved_tensors
+    g, a, b = grad.unbind(0), left.unbind(0), right.unbind(0)
+    at_left = at_right = None
+    if ctx.needs_input_grad[0]:
+        at_left = _factor_gradients(g, b, coefficients, ctx.layout, 0).sum_to_size(left.shape)
+    if ctx.needs_input_grad[1]:
+        at_right = _factor_gradients(g, a, coefficients, ctx.layout, 1).sum_to_size(right.shape)
+    return at_left, at_right, None, None
+
+
+class _Multiply(torch.autograd.Function):
+    """The rule of products with an explicit gradient, of fewer operations than torch's own."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, a: Tensor, b: Tensor, coefficients: Tensor | None, layout: StreamLayout
+    ) -> Any:
+        ctx.save_for_backward(a, b, coefficients)
+        ctx.layout = layout
+        return stack(_multiplied(a.unbind(0), b.unbind(0), coefficients, layout))
+
+    backward: Any = staticmethod(_product_gradients)
+
+
+def _multiplied(
+    a: Sequence[Tensor], b: Sequence[Tensor], coefficients: Tensor | None, layout: StreamLayout
+) -> list[Tensor]:
+    out = [a[0] * b[0]]
+    for r, groups in enumerate(layout.products[1:], start=1):
+        total = torch.addcmul(a[0] * b[r], a[r], b[0])
         for group, i, j in pairs(groups):
-            factor = times_coefficient(left[i], group.slot, anchor.coefficients)
-            total = torch.addcmul(total, factor, right[j], value=group.factor)
+            factor = times_coefficient(a[i], group.slot, coefficients)
+            total = torch.addcmul(total, factor, b[j], value=group.factor)
         out.append(total)
-    return anchor.replace(torch.stack(out))
+    return out
+
+
+def _factor_gradients(
+    g: Sequence[Tensor],
+    other: Sequence[Tensor],
+    coefficients: Tensor | None,
+    layout: StreamLayout,
+    place: int,
+) -> Tensor:
+    """Give the gradient of the left factor (place 0) or of the right one (1), not yet summed."""
+    out = [stream * other[0] for stream in g]
+    for r, groups in enumerate(layout.products[1:], start=1):
+        out[0] = torch.addcmul(out[0], g[r], other[r])
+        for group, *pair in pairs(groups):
+            slope = times_coefficient(g[r], group.slot, coefficients)
+            own, partner = pair[place], pair[1 - place]
+            out[own] = torch.addcmul(out[own], slope, other[partner], value=group.factor)
+    return stack(out)
 
 
 def bilinear(a: StreamTensor, b: StreamTensor, product: Bilinear) -> Tensor:
@@ -159,7 +214,7 @@ def bilinear(a: StreamTensor, b: StreamTensor, product: Bilinear) -> Tensor:
             term = product(factor[None], right[j][None])[0]
             total = torch.add(total, term, alpha=group.factor)
         out.append(total)
-    return torch.stack(out)
+    return stack(out)
 
 
 def divide(a: StreamTensor, b: StreamTensor) -> StreamTensor:
@@ -167,7 +222,7 @@ def divide(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     a, b = align(a, b)
     anchor = larger(a, b)
     streams = a.data.unbind(0), b.data.unbind(0)
-    return anchor.replace(torch.stack(quotients(*streams, a.layout, anchor.coefficients)))
+    return anchor.replace(stack(quotients(*streams, a.layout, anchor.coefficients)))
 
 
 def quotients(

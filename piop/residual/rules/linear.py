@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from piop.residual.rules.attention import LazyScores
 from piop.residual.rules.composition import bilinear
@@ -27,8 +28,32 @@ from piop.residual.stream_tensor import (
 def linear(x: StreamTensor, weight: Any, bias: Tensor | None = None) -> StreamTensor:
     """As ``F.linear``; the bias reaches the value only."""
     require_constant("linear with a weight that depends on the queries", weight, bias)
-    out = x.replace(F.linear(x.data, weight))
+    data: Any = (_Linear.apply if weight.ndim == 2 else F.linear)(x.data, weight)
+    out = x.replace(data)
     return out if bias is None else out.plus(bias)
+
+
+@once_differentiable
+def _linear_gradients(ctx: Any, grad: Tensor) -> Any:
+    data, weight = ctx.saved_tensors
+    rows = grad.flatten(0, -2)
+    at_data = at_weight = None
+    if ctx.needs_input_grad[0]:
+        at_data = torch.mm(rows, weight).view(data.shape)
+    if ctx.needs_input_grad[1]:
+        at_weight = torch.mm(rows.mT, data.flatten(0, -2))
+    return at_data, at_weight
+
+
+class _Linear(torch.autograd.Function):
+    """A matrix times all streams, with an explicit gradient, of fewer operations than torch's."""
+
+    @staticmethod
+    def forward(ctx: Any, data: Tensor, weight: Tensor) -> Any:
+        ctx.save_for_backward(data, weight)
+        return F.linear(data, weight)
+
+    backward: Any = staticmethod(_linear_gradients)
 
 
 def _matmul_both(a: StreamTensor, b: StreamTensor) -> StreamTensor:
