@@ -139,9 +139,9 @@ def _product_gradients(ctx: Any, grad: Tensor) -> Any:
     g, a, b = grad.unbind(0), left.unbind(0), right.unbind(0)
     at_left = at_right = None
     if ctx.needs_input_grad[0]:
-        at_left = _factor_gradients(g, b, coefficients, ctx.layout, 0).sum_to_size(left.shape)
+        at_left = _factor_gradients(g, b, coefficients, ctx.layout).sum_to_size(left.shape)
     if ctx.needs_input_grad[1]:
-        at_right = _factor_gradients(g, a, coefficients, ctx.layout, 1).sum_to_size(right.shape)
+        at_right = _factor_gradients(g, a, coefficients, ctx.layout).sum_to_size(right.shape)
     return at_left, at_right, None, None
 
 
@@ -173,20 +173,15 @@ def _multiplied(
 
 
 def _factor_gradients(
-    g: Sequence[Tensor],
-    other: Sequence[Tensor],
-    coefficients: Tensor | None,
-    layout: StreamLayout,
-    place: int,
+    g: Sequence[Tensor], other: Sequence[Tensor], coefficients: Tensor | None, layout: StreamLayout
 ) -> Tensor:
-    """Give the gradient of the left factor (place 0) or of the right one (1), not yet summed."""
+    """Give the gradient of one factor, not yet summed; the rule is symmetric in the factors."""
     out = [stream * other[0] for stream in g]
     for r, groups in enumerate(layout.products[1:], start=1):
         out[0] = torch.addcmul(out[0], g[r], other[r])
-        for group, *pair in pairs(groups):
+        for group, i, j in pairs(groups):
             slope = times_coefficient(g[r], group.slot, coefficients)
-            own, partner = pair[place], pair[1 - place]
-            out[own] = torch.addcmul(out[own], slope, other[partner], value=group.factor)
+            out[i] = torch.addcmul(out[i], slope, other[j], value=group.factor)
     return stack(out)
 
 
