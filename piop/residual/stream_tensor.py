@@ -376,16 +376,6 @@ def times_coefficient(x: Tensor, slot: int | None, coefficients: Tensor | None) 
     return x * coefficients[slot]
 
 
-def stack(streams: Sequence[Tensor], dim: int = 0) -> Tensor:
-    """As ``torch.stack``, which a trace writes as a concatenation and a copy of it."""
-    ndim = streams[0].ndim
-    place = dim % (ndim + 1)
-    if place == ndim:
-        return torch.stack(list(streams), dim)
-    joined = torch.cat(list(streams), place)
-    return joined.unflatten(place, (len(streams), streams[0].shape[place]))
-
-
 def merge_streams(data: Tensor) -> Tensor:
     """Let all streams ``[S, *batch, N, c]`` share one axis of points: ``[*batch, S N, c]``."""
     return data.movedim(0, -3).flatten(-3, -2)

@@ -19,12 +19,7 @@ import torch
 from torch import Tensor
 
 from piop.residual.attention.kernel import AttentionOperands, ScoreMonomial, ScorePolynomials
-from piop.residual.stream_tensor import (
-    merge_streams,
-    stack,
-    streams_times_matrix,
-    times_coefficient,
-)
+from piop.residual.stream_tensor import merge_streams, streams_times_matrix, times_coefficient
 
 MAX_BLOCK_SCORES = {"cpu": 2**22, "cuda": 2**26}
 """Largest number of scores at once on a device, all streams counted: 16, 256 MiB in float32."""
@@ -85,7 +80,7 @@ def slopes_in_blocks(
         slopes = [first, *a[1:]]
         for product in program.slopes:
             slopes[product.target] = _added(slopes[product.target], product, a, z, coefficients)
-        grad_scores = stack([e * slope for slope in slopes])
+        grad_scores = torch.stack([e * slope for slope in slopes])
         grad_query = grad_query + streams_times_matrix(grad_scores, k)
         grad_key.append(merge_streams(grad_scores).mT @ merge_streams(query))
         streams = merge_streams(_times_exponential(e, w))
@@ -196,7 +191,7 @@ def _weighted_streams(
 
 def _times_exponential(e: Tensor, w: Sequence[Tensor]) -> Tensor:
     """Give the streams of e^z."""
-    return stack([e, *(e * stream for stream in w[1:])])
+    return torch.stack([e, *(e * stream for stream in w[1:])])
 
 
 def _added(

@@ -23,8 +23,9 @@ def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
 def expanded(expression: Any) -> Any:
     """Multiply out a polynomial; simplify anything else.
 
-    Indices of memory are polynomials in the indices of loops and, where axes are merged, in whole
-    quotients and remainders of those, of which SymPy knows no more than that they are functions.
+    Indices of memory are polynomials in the indices of loops and, where axes are merged, in
+    quotients and remainders of these (``FloorDiv``, ``ModularIndexing``), which SymPy takes as
+    functions that it knows nothing of.
     """
     from torch.utils._sympy.functions import FloorDiv, ModularIndexing
 

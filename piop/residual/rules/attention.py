@@ -36,7 +36,6 @@ from piop.residual.stream_tensor import (
     at_most,
     require_constant,
     rule,
-    stack,
     streams_times_matrix,
     times_coefficient,
 )
@@ -161,7 +160,7 @@ def _weighted_sum_gradients(ctx: Any, grad: Tensor) -> Any:
             slopes[i] = torch.addcmul(slopes[i], part, sums[j], value=-group.factor)
             lost = (part * y[i]).sum(-1, keepdim=True)
             at_sums[j] = torch.add(at_sums[j], lost, alpha=-group.factor)
-    stacked_totals = stack(at_totals, -3)
+    stacked_totals = torch.stack(at_totals, -3)
     at_values = None
     if ctx.needs_input_grad[1]:
         at_values = torch.matmul(stacked.flatten(-3, -2).mT, stacked_totals.flatten(-3, -2))
@@ -180,7 +179,7 @@ def _weighted_sum_gradients(ctx: Any, grad: Tensor) -> Any:
             for i, others, factor in group.slopes:
                 product = product_of(z, others)
                 at_scores[i] = torch.addcmul(at_scores[i], part, product, value=factor)
-    return stack(at_scores, -3).movedim(-3, 0), at_values, None, None
+    return torch.stack(at_scores, -3).movedim(-3, 0), at_values, None, None
 
 
 class _WeightedSum(torch.autograd.Function):
@@ -196,12 +195,12 @@ class _WeightedSum(torch.autograd.Function):
         factors = zip(z[1:], layout.compositions[1:], strict=True)
         streams = [e]
         streams += [e * exponent_stream(*factor, z, coefficients) for factor in factors]
-        stacked = stack(streams, -3)
+        stacked = torch.stack(streams, -3)
         sums = [stream.sum(-1, keepdim=True) for stream in streams]
         y = quotients(_product(stacked, values).unbind(-3), sums, layout, narrow)
         ctx.save_for_backward(data, values, coefficients, stacked, *sums, *y)
         ctx.layout = layout
-        return stack(y)
+        return torch.stack(y)
 
     backward: Any = staticmethod(_weighted_sum_gradients)
 
@@ -229,7 +228,7 @@ def _by_autograd(scores: StreamTensor, values: Tensor) -> StreamTensor:
     for stream, groups in zip(streams[1:], scores.layout.compositions[1:], strict=True):
         factor = exponent_stream(stream, groups, streams, scores.coefficients)
         totals.append(torch.matmul(e * factor, extended))
-    return _quotient(scores, stack(totals))
+    return _quotient(scores, torch.stack(totals))
 
 
 def _quotient(scores: StreamTensor, totals: Tensor) -> StreamTensor:
@@ -297,7 +296,7 @@ def _normalised_streams(x: StreamTensor, dim: int) -> Tensor:
         average = (y * w).sum(dim, keepdim=True)
         centred.append(stream - average)
         out.append(y * (w - average))
-    return stack(out)
+    return torch.stack(out)
 
 
 @rule("scaled_dot_product_attention")

@@ -24,7 +24,6 @@ from piop.residual.stream_tensor import (
     StreamLayout,
     StreamTensor,
     align,
-    stack,
     times_coefficient,
 )
 
@@ -43,7 +42,7 @@ def compose(x: StreamTensor, table: Elementwise) -> StreamTensor:
         data: Any = _Compose.apply(x.data, coefficients, x.layout, table)
     else:
         basis = table.basis(x.value)
-        data = stack(_composed(x.data.unbind(0), coefficients, x.layout, table, basis))
+        data = torch.stack(_composed(x.data.unbind(0), coefficients, x.layout, table, basis))
     return StreamTensor(data, x.layout, coefficients)
 
 
@@ -73,7 +72,7 @@ def _composition_gradients(ctx: Any, grad: Tensor) -> Any:
                     out[i] = _accumulated(out[i], slope, product_of(u, others), factor)
     for order, total in inner.items():
         out[0] = _accumulated(out[0], f[order], total, 1.0)
-    return stack(out), None, None, None
+    return torch.stack(out), None, None, None
 
 
 class _Compose(torch.autograd.Function):
@@ -91,7 +90,7 @@ class _Compose(torch.autograd.Function):
         basis = table.basis(streams[0])
         ctx.save_for_backward(data, coefficients, *basis)
         ctx.layout, ctx.table = layout, table
-        return stack(_composed(streams, coefficients, layout, table, basis))
+        return torch.stack(_composed(streams, coefficients, layout, table, basis))
 
     backward: Any = staticmethod(_composition_gradients)
 
@@ -129,7 +128,7 @@ def multiply(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     if coefficients is None or not coefficients.requires_grad:
         data: Any = _Multiply.apply(a.data, b.data, coefficients, a.layout)
     else:
-        data = stack(_multiplied(a.data.unbind(0), b.data.unbind(0), coefficients, a.layout))
+        data = torch.stack(_multiplied(a.data.unbind(0), b.data.unbind(0), coefficients, a.layout))
     return anchor.replace(data)
 
 
@@ -154,7 +153,7 @@ class _Multiply(torch.autograd.Function):
     ) -> Any:
         ctx.save_for_backward(a, b, coefficients)
         ctx.layout = layout
-        return stack(_multiplied(a.unbind(0), b.unbind(0), coefficients, layout))
+        return torch.stack(_multiplied(a.unbind(0), b.unbind(0), coefficients, layout))
 
     backward: Any = staticmethod(_product_gradients)
 
@@ -182,7 +181,7 @@ def _factor_gradients(
         for group, i, j in pairs(groups):
             slope = times_coefficient(g[r], group.slot, coefficients)
             out[i] = torch.addcmul(out[i], slope, other[j], value=group.factor)
-    return stack(out)
+    return torch.stack(out)
 
 
 def bilinear(a: StreamTensor, b: StreamTensor, product: Bilinear) -> Tensor:
@@ -209,7 +208,7 @@ def bilinear(a: StreamTensor, b: StreamTensor, product: Bilinear) -> Tensor:
             term = product(factor[None], right[j][None])[0]
             total = torch.add(total, term, alpha=group.factor)
         out.append(total)
-    return stack(out)
+    return torch.stack(out)
 
 
 def divide(a: StreamTensor, b: StreamTensor) -> StreamTensor:
@@ -217,7 +216,7 @@ def divide(a: StreamTensor, b: StreamTensor) -> StreamTensor:
     a, b = align(a, b)
     anchor = larger(a, b)
     streams = a.data.unbind(0), b.data.unbind(0)
-    return anchor.replace(stack(quotients(*streams, a.layout, anchor.coefficients)))
+    return anchor.replace(torch.stack(quotients(*streams, a.layout, anchor.coefficients)))
 
 
 def quotients(
