@@ -94,13 +94,10 @@ def evaluate_once(
     if not all(first.shares_streams(other) for other in residuals):
         return None
     try:
-        found = field(first.stream(join_points(places)))
+        found = first.streams_of(field, join_points(places))
     except (NoRuleError, TypeError, AttributeError):
         return None  # each of them says why, and falls back
-    if not carries_streams(found):
-        return None
-    parts = found.data.split([queries.shape[1] for queries in places], 2)
-    return [_Evaluated(StreamTensor(part, found.layout)) for part in parts]
+    return [*map(_Evaluated, found.split([queries.shape[1] for queries in places], 2))]
 
 
 @final
@@ -128,13 +125,13 @@ class ChannelSlopes:
 
 @dataclass(frozen=True)
 class _Evaluated:
-    """A field at one set of queries, where it is known."""
+    """A field at one set of queries, where its streams ``[S, B, N, C]`` are known."""
 
-    streams: StreamTensor
+    streams: Tensor
 
-    def __call__(self, queries: Any) -> StreamTensor:
-        """Return its streams there."""
-        return self.streams
+    def __call__(self, queries: Any) -> Any:
+        """Return its streams there, or its value at plain queries."""
+        return queries.like(self.streams) if carries_streams(queries) else self.streams[0]
 
 
 @final
@@ -218,7 +215,7 @@ class PointwiseResidual(Residual):
 
         Args:
             field: Callable on queries; it receives a tensor that carries streams and returns one,
-                ``[B, N, C]``.
+                ``[B, N, C]``, or plain tensors, where the equations contain no derivative.
             queries: ``[B or 1, N, D]``, in physical units.
             input_values: As :meth:`evaluate_inputs` returns them.
             parameters: Value ``[]`` of each of ``trained``, through which gradients flow.
@@ -293,6 +290,37 @@ class PointwiseResidual(Residual):
             data = data + queries.new_tensor(entries)[:, None, None] * weight[..., None]
         return StreamTensor(data, self._layout, coefficients)
 
+    def streams_of(
+        self, field: Field, queries: Tensor, input_values: Sequence[Tensor] = ()
+    ) -> Tensor:
+        """Evaluate the streams of a field; one that needs its value alone has plain queries.
+
+        Args:
+            field: As of :meth:`__call__`.
+            queries: ``[B or 1, N, D]``.
+            input_values: As :meth:`evaluate_inputs` returns them.
+
+        Returns:
+            ``[S, B, N, C]``.
+
+        Raises:
+            NoRuleError: If streams cannot pass through the field.
+        """
+        if self.plan.count == 1:
+            found = field(queries)[None]
+        else:
+            out = field(self.stream(queries, input_values))
+            if not carries_streams(out):
+                raise NoRuleError("a field that turns streams into plain tensors")
+            found = out.data
+        _, *shape = found.shape
+        batch = shape[0] if queries.shape[0] == 1 else queries.shape[0]
+        if shape != (expected := [batch, queries.shape[1], len(self.plan.channels)]):
+            raise ValueError(
+                f"the field returned values of shape {tuple(shape)}; expected {tuple(expected)}"
+            )
+        return found
+
     def shares_streams(self, other: Residual) -> bool:
         """Whether a field that is evaluated on the streams of one serves the other as well."""
         if not isinstance(other, PointwiseResidual) or self.fallback or other.fallback:
@@ -311,16 +339,8 @@ class PointwiseResidual(Residual):
         input_values: Sequence[Tensor],
         parameters: Sequence[Tensor],
     ) -> ResidualValues:
-        out = field(self.stream(queries, input_values))
-        if not carries_streams(out):
-            raise NoRuleError("a field that turns streams into plain tensors")
-        batch = out.shape[0] if queries.shape[0] == 1 else queries.shape[0]
-        expected = (batch, queries.shape[1], len(self.plan.channels))
-        if out.shape != expected:
-            raise ValueError(
-                f"the field returned values of shape {tuple(out.shape)}; expected {expected}"
-            )
-        streams = [stream.unbind(-1) for stream in out.data.unbind(0)]
+        out = self.streams_of(field, queries, input_values)
+        streams = [stream.unbind(-1) for stream in out.unbind(0)]
         stream_of = {index: stream for stream, index in enumerate(self.plan.explicit)}
         first = len(stream_of)  # of the collapsed streams
         needed = [streams[stream_of[index]][channel] for channel, index in self._explicit]
@@ -331,7 +351,7 @@ class PointwiseResidual(Residual):
                 stream_of[index] = stream
         channels = range(len(self.plan.channels))
         found = {(c, index): streams[s][c] for index, s in stream_of.items() for c in channels}
-        return ResidualValues(_stacked(totals, out, input_values), self._named(found))
+        return ResidualValues(_stacked(totals, out[0], input_values), self._named(found))
 
     def _named(self, found: dict[tuple[int, Index], Tensor]) -> dict[tuple[str, Index], Tensor]:
         return {(self.plan.channels[c], index): v for (c, index), v in found.items()}

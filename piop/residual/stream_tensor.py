@@ -265,14 +265,16 @@ class StreamTensor:
 
     def plus(self, constant: Tensor | float) -> StreamTensor:
         """Add a constant: it has a value but no derivatives."""
-        x = self
-        if isinstance(constant, Tensor):
-            x = x.aligned(constant.ndim)
-            shape = torch.broadcast_shapes(x.shape, constant.shape)
-            x = x if shape == x.shape else x.broadcast(shape)
-            if constant.dtype == x.dtype:
-                data: Any = _AddToValue.apply(x.data, constant)
-                return x.replace(data)
+        if not isinstance(constant, Tensor):
+            if not constant:
+                return self
+            constant = self.data.new_full((), constant)
+        x = self.aligned(constant.ndim)
+        shape = torch.broadcast_shapes(x.shape, constant.shape)
+        x = x if shape == x.shape else x.broadcast(shape)
+        if constant.dtype == x.dtype:
+            data: Any = _AddToValue.apply(x.data, constant)
+            return x.replace(data)
         value, rest = x.data.split([1, x.layout.count - 1])
         return x.replace(torch.cat([value + constant, rest]))
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 from piop.errors import UsageError
-from piop.forms.stream_plan import plan_streams
+from piop.forms.stream_plan import plan_expressions, plan_streams
 from piop.lowering import compile_expressions
 from piop.problem import Problem
-from piop.residual import compile_residual
+from piop.residual import PointwiseResidual, compile_residual
 from piop.residual.stream_tensor import StreamTensor
 
 POINTS = 2
@@ -347,3 +347,27 @@ def test_terms_with_kinks_and_hyperbolic_functions_have_their_values_in_both_mod
     for evaluate in (residual, residual.reverse):
         found = evaluate(field, queries).values[..., 0]
         torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_field_whose_value_is_all_has_plain_queries():
+    """Nothing is spent on streams; the value, and its gradient, are those of the equations."""
+    t, x = sympy.symbols("t x", real=True)
+    u = sympy.Function("u", real=True)(t, x)
+    residual = PointwiseResidual(plan_expressions([u**2 - x], (t, x), ("u",)), [u**2 - x], ())
+    weight = torch.tensor(3.0, dtype=torch.float64, requires_grad=True)
+    seen = []
+
+    def field(queries):
+        seen.append(type(queries))
+        return weight * queries[..., :1]
+
+    queries = torch.rand(2, 5, 2, dtype=torch.float64)
+    found = residual(field, queries)
+    time, place = queries.unbind(-1)
+    assert seen == [torch.Tensor]
+    assert torch.allclose(found.values[..., 0], 9 * time**2 - place, rtol=0, atol=1e-14)
+    assert torch.equal(found.derivatives["u", (0, 0)], 3 * time)
+    (slope,) = torch.autograd.grad(found.values.sum(), weight)
+    assert torch.allclose(slope, (6 * time**2).sum())
+    with pytest.raises(ValueError, match=r"shape \(2, 5, 2\); expected \(2, 5, 1\)"):
+        residual(lambda q: q, queries)

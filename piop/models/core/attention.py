@@ -10,12 +10,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from piop.errors import UsageError
 from piop.fields import FunctionSamples
-
-Harmonics = tuple[Tensor, Tensor]
-"""Cosines and sines of the wave vectors at some points, ``[B, P, K]`` each."""
+from piop.models.core.coordinates import harmonics, shortest_waves
 
 MASKED_SCORE = -1e9
 """Added to the score of a masked sensor."""
@@ -82,29 +81,69 @@ def softmax_attention(query: Any, key: Any, value: Any, blocked: Tensor | None) 
     return torch.matmul(torch.softmax(scores, -1), value.transpose(1, 2)).transpose(1, 2)
 
 
-def rotate(entries: Any, at: Harmonics, *, first: int = 0, parts: int = 1) -> Any:
-    """Rotate pairs of entries by phases: rotary position embedding.
+@dataclass(frozen=True)
+class Rotation:
+    """Rotation of pairs of a head's entries at some points.
+
+    Attributes:
+        cos: Cosine of the phase of each entry, ``[B, n, size]``; one where it stays.
+        sin: Sine by which its partner counts, ``[B, n, size]``.
+        partners: Permutation that exchanges the entries of a pair, ``[size, size]``.
+    """
+
+    cos: Tensor
+    sin: Tensor
+    partners: Tensor
+
+    def inverse(self) -> Rotation:
+        """Rotate back."""
+        return Rotation(self.cos, -self.sin, self.partners)
+
+    def __call__(self, entries: Any) -> Any:
+        """Rotate ``entries [B, n, H, size]``."""
+        # a matrix product for the partners: slices, joined again, would copy every stream twice
+        partners = functional.linear(entries, self.partners)
+        return entries * self.cos[:, :, None] + partners * self.sin[:, :, None]
+
+
+class RotaryEmbedding(nn.Module):
+    """Rotates pairs of entries by phases k·θ of a position.
 
     Args:
-        entries: ``[B, n, H, size]``; from ``first`` on 2P entries rotate, the others stay.
-        at: Cosines and sines of the P phases at the points, ``[B, n, P]`` each.
+        waves: A wave vector k per pair, ``[P, d]``.
+        size: Entries of a head; from ``first`` on 2P of them rotate, the others stay.
         first: Index of the first entry that rotates.
         parts: Number of parts of the 2P entries, each of which is split in halves: real parts, then
             imaginary parts.
 
-    Returns:
-        ``[B, n, H, size]``.
+    Source: Su et al. 2021, eq. 34, doi:10.1016/j.neucom.2023.127063.
     """
-    pairs = at[0].shape[-1] // parts
-    cos, sin = (wave.unflatten(-1, (parts, pairs))[:, :, None] for wave in at)
-    last = entries.shape[-1] - first - 2 * parts * pairs
-    before, turning, after = entries.split([first, 2 * parts * pairs, last], -1)
-    turning = turning.unflatten(-1, (parts, 2 * pairs))
-    # two products of all entries have fewer operations than four of the halves
-    swapped = torch.cat([turning[..., pairs:], turning[..., :pairs]], -1)
-    turned = turning * torch.cat([cos, cos], -1) + swapped * torch.cat([-sin, sin], -1)
-    found = before, turned.flatten(-2), after
-    return torch.cat([part for part in found if part.shape[-1]], -1)
+
+    waves: Tensor
+    partners: Tensor
+
+    def __init__(self, waves: Tensor, size: int, *, first: int = 0, parts: int = 1) -> None:
+        super().__init__()
+        (count, dimension), turning = waves.shape, slice(first, first + 2 * len(waves))
+        halves = waves.reshape(parts, count // parts, dimension)
+        every = waves.new_zeros(size, dimension)
+        every[turning] = torch.cat([-halves, halves], 1).flatten(0, 1)
+        order = torch.arange(size)
+        order[turning] = order[turning].reshape(parts, 2, count // parts).flip(1).flatten()
+        self.register_buffer("waves", every, persistent=False)
+        self.register_buffer("partners", torch.eye(size)[order], persistent=False)
+
+    def forward(self, angle: Any) -> Rotation:
+        """Evaluate it at points whose coordinates are ``angle [B, n, d]``, radians."""
+        return Rotation(*harmonics(angle, self.waves), self.partners)
+
+
+class RotaryEmbeddings(nn.ModuleList):
+    """Rotary embeddings of the same positions: of keys and, where they rotate, of values."""
+
+    def forward(self, angle: Any) -> list[Rotation]:
+        """Evaluate each at points whose coordinates are ``angle [B, n, d]``, radians."""
+        return [embedding(angle) for embedding in self]
 
 
 @dataclass(frozen=True)
@@ -113,15 +152,15 @@ class AttentionContext:
 
     Attributes:
         tokens: ``[B, M, width]``.
-        at_queries: Cosines and sines of the attention's wave vectors there, ``[B, N, P]`` each.
-        at_tokens: The same at the tokens, ``[B, M, P]`` each.
+        at_queries: Rotations there: of queries and, where values rotate, of what they become.
+        at_tokens: Rotations at the tokens: of keys and, where they rotate, of values.
         mask: Which tokens are real, as the attention takes it (for softmax, what is added to the
             scores, ``[B, 1, 1, M]``); None when all are.
     """
 
     tokens: Tensor
-    at_queries: Harmonics
-    at_tokens: Harmonics
+    at_queries: Sequence[Rotation]
+    at_tokens: Sequence[Rotation]
     mask: Tensor | None
 
 
@@ -149,6 +188,22 @@ class RelativeAttentionConfig:
         if self.harmonics < ROTATED_VALUES:
             raise UsageError(f"harmonics = {self.harmonics}: give at least {ROTATED_VALUES}")
 
+    @property
+    def key_size(self) -> int:
+        """Entries of a head's key."""
+        return self.content + 2 * self.harmonics
+
+    @property
+    def value_size(self) -> int:
+        """Entries of a head's value."""
+        return max(self.width // self.heads, 2 * ROTATED_VALUES)
+
+    def rotary_embeddings(self, dimension: int) -> RotaryEmbeddings:
+        """Make those of keys and of values, along so many coordinates."""
+        waves = shortest_waves(dimension, self.harmonics)
+        keys = RotaryEmbedding(waves, self.key_size, first=self.content)
+        return RotaryEmbeddings([keys, RotaryEmbedding(waves[:ROTATED_VALUES], self.value_size)])
+
     def attention(self, dimension: int) -> RelativeAttention:
         """Make an attention along so many coordinates."""
         return RelativeAttention(self, dimension)
@@ -166,8 +221,8 @@ class RelativeAttention(nn.Module):
     the state of the query and on the content of the sensor: a learned Green's function. Some values
     rotate too and are rotated back at the query, which gives it directions, not positions.
 
-    Rotary embedding (Su et al. 2021, eq. 34, doi:10.1016/j.neucom.2023.127063) with integer
-    frequencies, hence exactly periodic, in place of its geometric sequence.
+    Wave vectors of the rotary embedding are integers, hence it is exactly periodic, in place of a
+    geometric sequence.
 
     Args:
         config: Sizes: ``content`` entries of a key do not rotate, ``harmonics`` pairs do.
@@ -177,13 +232,11 @@ class RelativeAttention(nn.Module):
     def __init__(self, config: RelativeAttentionConfig, dimension: int) -> None:
         super().__init__()
         width, heads = config.width, config.heads
-        self.heads, self.content = heads, config.content
-        self.size = config.content + 2 * config.harmonics
-        self.depth = max(width // heads, 2 * ROTATED_VALUES)
+        self.heads, self.content, self.size = heads, config.content, config.key_size
         self.query = nn.Linear(width, heads * self.size)
         self.key = nn.Linear(width, heads * self.size)
-        self.value = nn.Linear(width, heads * self.depth)
-        self.out = nn.Linear(heads * self.depth, width)
+        self.value = nn.Linear(width, heads * config.value_size)
+        self.out = nn.Linear(heads * config.value_size, width)
         self._initialise_kernels(dimension)
 
     def _initialise_kernels(self, dimension: int) -> None:
@@ -199,17 +252,15 @@ class RelativeAttention(nn.Module):
 
     def forward(self, state: Tensor, context: AttentionContext) -> Tensor:
         """Attend from ``state [B, N, width]`` to the tokens of a context: ``[B, N, width]``."""
-        tokens, at_queries, at_tokens = context.tokens, context.at_queries, context.at_tokens
+        tokens, blocked = context.tokens, context.mask
         query, key, values = (
             split_heads(layer(given), self.heads)
             for layer, given in ((self.query, state), (self.key, tokens), (self.value, tokens))
         )
-        query = rotate(query, at_queries, first=self.content)
-        key = rotate(key, at_tokens, first=self.content)
-        cos, sin = (wave[..., :ROTATED_VALUES] for wave in at_tokens)
-        found = softmax_attention(query, key, rotate(values, (cos, sin)), context.mask)
-        cos, sin = (wave[..., :ROTATED_VALUES] for wave in at_queries)
-        found = rotate(found, (cos, sin * -1.0))
+        turn_query, turn_found = context.at_queries
+        turn_key, turn_values = context.at_tokens
+        found = softmax_attention(turn_query(query), turn_key(key), turn_values(values), blocked)
+        found = turn_found.inverse()(found)
         return self.out(found.reshape(*found.shape[:2], -1))
 
 

@@ -16,8 +16,9 @@ from piop.models.core.base import AxisSignature, Signature
 
 def take_columns(points: Any, columns: Sequence[int]) -> Any:
     """Select columns of points ``[B, N, D]`` in the order given: ``[B, N, len(columns)]``."""
-    if not columns:
-        return points[..., :0]
+    first = columns[0] if columns else 0
+    if list(columns) == list(range(first, first + len(columns))):
+        return points[..., first : first + len(columns)]
     return torch.cat([points[..., i : i + 1] for i in columns], -1)
 
 
@@ -49,11 +50,15 @@ def angles(points: Tensor, axes: Sequence[AxisSignature]) -> Tensor:
 
 def _scaled(points: Any, axes: Sequence[AxisSignature], lengths: Sequence[float]) -> Any:
     """Scale coordinates so that every axis runs from zero to its length."""
+    lows = [axis.low for axis in axes]
+    rates = [length / (axis.high - axis.low) for axis, length in zip(axes, lengths, strict=True)]
+    if len({*zip(lows, rates, strict=True)}) == 1:
+        return (points - lows[0]) * rates[0]
     columns = [
-        (points[..., i : i + 1] - axis.low) * (length / (axis.high - axis.low))
-        for i, (axis, length) in enumerate(zip(axes, lengths, strict=True))
+        (points[..., i : i + 1] - low) * rate
+        for i, (low, rate) in enumerate(zip(lows, rates, strict=True))
     ]
-    return torch.cat(columns, -1) if len(columns) > 1 else columns[0]
+    return torch.cat(columns, -1)
 
 
 def wave_vectors(dimension: int, radius: int) -> Tensor:
@@ -142,12 +147,15 @@ class CoordinateEncoding:
         chosen = [self.axes[i] for i in self.columns]
         angle = angles(take_columns(points, self.columns), chosen)
         rates = torch.arange(1, self.frequencies + 1, dtype=points.dtype, device=points.device)
-        columns = []
-        for i, axis in enumerate(chosen):
-            one = angle[..., i : i + 1]
-            columns.append(torch.sin(one) if axis.periodic else one * (2 / math.pi) - 1)
-            columns += [torch.sin(one * rates), torch.cos(one * rates)]
-        return torch.cat(columns, -1)
+        phase = angle[..., None] * rates
+        columns = [
+            torch.sin(angle[..., i : i + 1])
+            if axis.periodic
+            else angle[..., i : i + 1] * (2 / math.pi) - 1
+            for i, axis in enumerate(chosen)
+        ]
+        first = torch.cat(columns, -1)[..., None]
+        return torch.cat([first, torch.sin(phase), torch.cos(phase)], -1).flatten(-2)
 
 
 def coordinate_features(

@@ -12,6 +12,7 @@ from piop.fields import FunctionSamples
 from piop.models.core.attention import (
     AttentionContext,
     RelativeAttentionConfig,
+    RotaryEmbeddings,
     masked_scores,
     perceptron,
 )
@@ -21,7 +22,6 @@ from piop.models.core.coordinates import (
     absolute_axes,
     angles,
     harmonics,
-    shortest_waves,
     take_columns,
 )
 from piop.models.core.harmonic_fit import (
@@ -57,12 +57,12 @@ class GatedSkip(nn.Module):
 
 
 class TokenEncoder(nn.Module):
-    """Holds what encoders of one input share: its harmonic fit and the attention's wave vectors.
+    """Holds what encoders of one input share: its harmonic fit and the attention's positions.
 
     Args:
         signature: The problem's shapes and scales.
         entry: The input.
-        harmonic_count: Wave vectors of the attention.
+        rotary: Rotary embeddings of the attention, of the angles along the axes of the input.
 
     Attributes:
         columns: Its coordinates, as columns of the queries.
@@ -73,11 +73,12 @@ class TokenEncoder(nn.Module):
         embed: Maps features and encoded coordinates to a token.
     """
 
-    waves: Tensor
     place: Callable[[Tensor], Tensor]
     embed: nn.Module
 
-    def __init__(self, signature: Signature, entry: InputSignature, harmonic_count: int) -> None:
+    def __init__(
+        self, signature: Signature, entry: InputSignature, rotary: RotaryEmbeddings
+    ) -> None:
         super().__init__()
         self.columns = tuple(signature.axis(name) for name in entry.of)
         self.axes = signature.axes_of(entry)
@@ -85,8 +86,7 @@ class TokenEncoder(nn.Module):
         self.fixed = [i for i, column in enumerate(self.columns) if column in absolute]
         self.spectrum = HarmonicFit(entry, self.axes)
         self.features = entry.channels * (1 + 2 * len(self.axes))
-        waves = shortest_waves(len(self.axes), harmonic_count)
-        self.register_buffer("waves", waves, persistent=False)
+        self.rotary = rotary
 
     def angles(self, queries: Any) -> Any:
         """Angles of ``queries [B, N, D]`` along the axes of the input: ``[B, N, d]``."""
@@ -119,7 +119,7 @@ class SensorEncoder(TokenEncoder):
     def __init__(
         self, signature: Signature, entry: InputSignature, config: RelativeAttentionConfig
     ) -> None:
-        super().__init__(signature, entry, config.harmonics)
+        super().__init__(signature, entry, config.rotary_embeddings(len(entry.of)))
         width = config.width
         self.place = CoordinateEncoding(self.axes, self.fixed, config.frequencies)
         self.view = HarmonicCrossAttention(len(self.spectrum.waves), entry.channels, width)
@@ -142,8 +142,8 @@ class SensorEncoder(TokenEncoder):
         """
         fitted = self.spectrum.tokens(samples)
         tokens = torch.tanh(self.mix(torch.tanh(self.embedded(fitted, condition))))
-        at_queries = harmonics(self.angles(queries), self.waves)
-        at_tokens = harmonics(angles(fitted.points, self.axes), self.waves)
+        at_queries = self.rotary(self.angles(queries))
+        at_tokens = self.rotary(angles(fitted.points, self.axes))
         blocked = masked_scores(fitted.mask, tokens)
         context = AttentionContext(tokens, at_queries, at_tokens, blocked)
         return context, self.view(fitted.coefficients)

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from piop.errors import UsageError
 from piop.models.core.attention import (
     AttentionContext,
-    Harmonics,
     RelativeAttentionConfig,
+    Rotation,
     perceptron,
 )
 from piop.models.core.base import Backbone, Inputs, Signature, encode_scalars
@@ -29,7 +29,6 @@ from piop.models.core.coordinates import (
     angles,
     cell_grid,
     harmonics,
-    shortest_waves,
     take_columns,
     wave_vectors,
 )
@@ -75,8 +74,6 @@ class InducingGrid(nn.Module):
         count: P, inducing points.
     """
 
-    waves: Tensor
-
     def __init__(self, signature: Signature, config: IPOTConfig) -> None:
         super().__init__()
         named = {signature.axis(name) for entry in signature.functions for name in entry.of}
@@ -87,8 +84,7 @@ class InducingGrid(nn.Module):
         self.dimension = max(len(self.axes), 1)
         self.per_axis = config.points[self.dimension - 1]
         self.count = self.per_axis**self.dimension
-        waves = shortest_waves(self.dimension, config.harmonics)
-        self.register_buffer("waves", waves, persistent=False)
+        self.rotary = config.rotary_embeddings(self.dimension)
 
     def points(self, like: Tensor) -> Tensor:
         """All coordinates of the inducing points ``[1, P, D]``, others at their lower ends."""
@@ -104,12 +100,11 @@ class InducingGrid(nn.Module):
         """Angles of ``points [B, N, D]`` along the axes of the grid: ``[B, N, d]``."""
         return angles(take_columns(points, self.columns), self.axes)
 
-    def harmonics(self, points: Tensor) -> Harmonics:
-        """Cosines and sines of the attention's wave vectors at ``points [B, N, D]``."""
+    def rotations(self, points: Tensor) -> list[Rotation]:
+        """Rotations of the attention at ``points [B, N, D]``; by nothing without positions."""
         if not self.columns:
-            ones = torch.ones(1, 1, len(self.waves), dtype=points.dtype, device=points.device)
-            return ones, ones - 1
-        return harmonics(self.angles(points), self.waves)
+            return self.rotary(torch.zeros(1, 1, 1, dtype=points.dtype, device=points.device))
+        return self.rotary(self.angles(points))
 
 
 class GatedFeedForward(nn.Module):
@@ -193,7 +188,7 @@ class InducingProcessor(nn.Module):
 
     def forward(self, state: Tensor) -> Tensor:
         """Update the inducing points ``[B or 1, P, width]``."""
-        at, normal = self.grid.harmonics(self.grid.points(state)), self.norm(state)
+        at, normal = self.grid.rotations(self.grid.points(state)), self.norm(state)
         state = state + self.attention(normal, AttentionContext(normal, at, at, None))
         return state + self.feed_forward(state)
 
@@ -237,7 +232,7 @@ class InducingDecoder(nn.Module):
             views = self.view(tokens, inducing, queries)
             gated, skip = self.transport(views, coordinates)
             state = torch.tanh(state + views) + gated
-        at_queries, at_tokens = self.grid.harmonics(queries), self.grid.harmonics(inducing)
+        at_queries, at_tokens = self.grid.rotations(queries), self.grid.rotations(inducing)
         context = AttentionContext(tokens, at_queries, at_tokens, None)
         for block in self.blocks:
             state = block(state, context)

@@ -16,7 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from piop.fields import FunctionSamples
-from piop.models.core.attention import AttentionContext, Harmonics, perceptron, rotate, split_heads
+from piop.models.core.attention import (
+    AttentionContext,
+    RotaryEmbedding,
+    RotaryEmbeddings,
+    Rotation,
+    perceptron,
+    split_heads,
+)
 from piop.models.core.base import (
     AxisSignature,
     Backbone,
@@ -38,8 +45,10 @@ from piop.models.core.rollout import RolloutBackbone
 from piop.models.core.sensor_encoder import TokenEncoder
 
 
-def rotary_frequencies(size: int, dimension: int, rate: float) -> Tensor:
-    """Return the geometric sequence of phases: ``rate``·10000^(−2l/d'), d' = size/dimension.
+def rotary_embeddings(size: int, dimension: int, rate: float) -> RotaryEmbeddings:
+    """Make that of a geometric sequence of phases: ``rate``·10000^(−2l/d'), d' = size/dimension.
+
+    Positions are coordinates from zero to one.
 
     Args:
         size: Entries of a head; each coordinate rotates its own part of them.
@@ -47,15 +56,13 @@ def rotary_frequencies(size: int, dimension: int, rate: float) -> Tensor:
         rate: Radians by which the first pair rotates over the length of an axis. The paper's λ, the
             number of points along it, times a scale per layer in the authors' code.
 
-    Returns:
-        Radians per length of each axis ``[P, d]``, P = d ⌊size/2d⌋.
-
     Source: eq. 9 to 11 of the paper, and ``RotaryEmbedding`` of its code.
     """
     part = size // dimension
     steps = torch.arange(part // 2, dtype=torch.get_default_dtype())
     rates = rate * 10000.0 ** (-2 * steps / part)
-    return torch.kron(torch.eye(dimension), rates[:, None])
+    waves = torch.kron(torch.eye(dimension), rates[:, None])  # [d ⌊size/2d⌋, d]
+    return RotaryEmbeddings([RotaryEmbedding(waves, size, parts=dimension)])
 
 
 Kind = Literal["galerkin", "fourier", "plain"]
@@ -83,18 +90,15 @@ class LinearAttention(nn.Module):
         heads: H.
         size: Entries of a head.
         kind: What is normalised.
-        parts: Coordinates of the rotary position (see :func:`~piop.models.core.attention.rotate`).
         affine: Whether the norms have weights, as in the authors' code for meshes.
 
     Source: eq. 2 to 5 of the paper. No biases, and no output map where one head is as wide as the
         features, as in its code.
     """
 
-    def __init__(
-        self, width: int, heads: int, size: int, kind: Kind, parts: int = 1, affine: bool = False
-    ) -> None:
+    def __init__(self, width: int, heads: int, size: int, kind: Kind, affine: bool = False) -> None:
         super().__init__()
-        self.heads, self.size, self.parts = heads, size, parts
+        self.heads, self.size = heads, size
         self.query, self.key, self.value = (
             nn.Linear(width, heads * size, bias=False) for _ in range(3)
         )
@@ -127,8 +131,8 @@ class LinearAttention(nn.Module):
 
         Args:
             state: Queries ``[B or 1, N, width]``.
-            context: Tokens ``[B, M, width]`` and the phases of all positions; the mask is one where
-                a token is, zero where none is, ``[B, M, 1]``.
+            context: Tokens ``[B, M, width]`` and the rotations of queries and keys; the mask is one
+                where a token is, zero where none is, ``[B, M, 1]``.
 
         Returns:
             ``[B, N, width]``.
@@ -136,8 +140,8 @@ class LinearAttention(nn.Module):
         tokens, keep = context.tokens, context.mask
         given = {"query": self.query(state), "key": self.key(tokens), "value": self.value(tokens)}
         query, key, value = (self._heads(name, features) for name, features in given.items())
-        query = rotate(query, context.at_queries, parts=self.parts)
-        key = rotate(key, context.at_tokens, parts=self.parts)
+        (turn_query,), (turn_key,) = context.at_queries, context.at_tokens
+        query, key = turn_query(query), turn_key(key)
         count: Any = tokens.shape[1]
         if keep is not None:
             value = value * keep[..., None]
@@ -202,7 +206,7 @@ class SelfAttention(nn.Module):
         norm = nn.LayerNorm if normed else nn.Identity
         self.norms = nn.ModuleList(norm(width) for _ in range(2))
 
-    def forward(self, tokens: Any, at: Harmonics, keep: Tensor | None = None) -> Any:
+    def forward(self, tokens: Any, at: Sequence[Rotation], keep: Tensor | None = None) -> Any:
         """Update ``tokens [B, M, width]``."""
         tokens = self.norms[0](tokens)
         tokens = tokens + self.attention(tokens, AttentionContext(tokens, at, at, keep))
@@ -313,10 +317,14 @@ class OFormerConfig:
     def __post_init__(self) -> None:
         require_choices(self, {"attention": NORMALISED})
 
+    @property
+    def head_size(self) -> int:
+        """Entries of a head."""
+        return self.content + 2 * self.harmonics
+
     def linear_attention(self) -> LinearAttention:
         """Make an attention of these sizes."""
-        size = self.content + 2 * self.harmonics
-        return LinearAttention(self.width, self.heads, size, self.attention)
+        return LinearAttention(self.width, self.heads, self.head_size, self.attention)
 
     def feed_forward(self) -> FeedForward:
         """Make a feed-forward network: its gate is bounded, and cheaper on streams than gelu."""
@@ -341,7 +349,9 @@ class FunctionEncoder(TokenEncoder):
     """
 
     def __init__(self, signature: Signature, entry: InputSignature, config: OFormerConfig) -> None:
-        super().__init__(signature, entry, config.harmonics)
+        waves = shortest_waves(len(entry.of), config.harmonics)
+        rotary = RotaryEmbeddings([RotaryEmbedding(waves, config.head_size)])
+        super().__init__(signature, entry, rotary)
         sizes = config.features, config.sigma
         self.place = CoordinateFeatures(self.axes, self.fixed, *sizes)
         features = self.features + self.place.features
@@ -366,8 +376,8 @@ class FunctionEncoder(TokenEncoder):
         tokens, keep = self.embedded(fitted, condition), None
         if fitted.mask is not None:
             keep = fitted.mask[..., None].to(fitted.features.dtype)
-        at_queries = harmonics(self.angles(queries), self.waves)
-        at_tokens = harmonics(angles(fitted.points, self.axes), self.waves)
+        at_queries = self.rotary(self.angles(queries))
+        at_tokens = self.rotary(angles(fitted.points, self.axes))
         for block in self.blocks:
             tokens = block(tokens, at_tokens, keep)
         return AttentionContext(tokens, at_queries, at_tokens, keep)

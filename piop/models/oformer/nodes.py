@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from piop.fields import FunctionSamples
-from piop.models.core.attention import Harmonics
+from piop.models.core.attention import RotaryEmbeddings, Rotation
 from piop.models.core.base import Inputs, InputSignature, Signature, real_points, standardised
-from piop.models.core.coordinates import harmonics, scaled_to_unit, take_columns
+from piop.models.core.coordinates import scaled_to_unit, take_columns
 from piop.models.core.interpolation import nearest_values
 
 TIE_SHIFT = 1e-6
@@ -107,15 +107,15 @@ class NodeEncoder:
         """Labels at ``queries [B or 1, N, D]``, from the nearest sensor: ``[B, N, m]``."""
         return self._labels(inputs, queries, [a.name for a in self.signature.coordinates])
 
-    def query_phases(self, queries: Any, waves: Tensor) -> Harmonics:
-        """Cosines and sines of the rotary phases at queries ``[B, N, D]``."""
+    def at_queries(self, queries: Any, rotary: RotaryEmbeddings) -> list[Rotation]:
+        """Rotations at queries ``[B, N, D]``."""
         axes = [self.signature.coordinates[i] for i in self.space]
-        return harmonics(scaled_to_unit(take_columns(queries, self.space), axes), waves)
+        return rotary(scaled_to_unit(take_columns(queries, self.space), axes))
 
-    def node_phases(self, nodes: SensorNodes, waves: Tensor) -> Harmonics:
-        """Cosines and sines of the rotary phases at the nodes."""
+    def at_nodes(self, nodes: SensorNodes, rotary: RotaryEmbeddings) -> list[Rotation]:
+        """Rotations at the nodes."""
         columns = [self.axes.index(i) for i in self.space]
-        return harmonics(take_columns(nodes.points, columns), waves)
+        return rotary(take_columns(nodes.points, columns))
 
     def _labels(self, inputs: Inputs, points: Tensor, names: Sequence[str]) -> Tensor:
         """Inputs with jumps at points with columns ``names``."""

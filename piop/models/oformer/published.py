@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, cast, final
 
 import torch
 from torch import Tensor, nn
 
-from piop.models.core.attention import AttentionContext
+from piop.models.core.attention import AttentionContext, RotaryEmbeddings
 from piop.models.core.base import Backbone, Inputs, Signature
 from piop.models.core.coordinates import scaled_to_unit, take_columns
 from piop.models.core.rollout import RolloutBackbone
@@ -20,7 +20,7 @@ from piop.models.oformer.network import (
     LinearAttention,
     RandomFourierFeatures,
     SelfAttention,
-    rotary_frequencies,
+    rotary_embeddings,
 )
 from piop.models.oformer.nodes import NodeEncoder, SensorNodes
 
@@ -84,8 +84,6 @@ class PublishedOFormer(Backbone):
     timed: ClassVar[bool] = False
     """Whether the query encoder takes the time beside the coordinates of space."""
 
-    waves: Tensor
-    cross_waves: Tensor
     embed: nn.Module
     out: nn.Module
     place: nn.Module
@@ -100,10 +98,8 @@ class PublishedOFormer(Backbone):
         rates = [config.rates[min(i, len(config.rates) - 1)] for i in range(config.blocks)]
         size = self.head_size(config.width, config.heads)
         cross_size = self.head_size(config.latent, config.cross)
-        waves = torch.stack([rotary_frequencies(size, self.space, rate) for rate in rates])
-        self.register_buffer("waves", waves, persistent=False)
-        cross_waves = rotary_frequencies(cross_size, self.space, config.cross_rate)
-        self.register_buffer("cross_waves", cross_waves, persistent=False)
+        self.rotary = nn.ModuleList(rotary_embeddings(size, self.space, rate) for rate in rates)
+        self.cross_rotary = rotary_embeddings(cross_size, self.space, config.cross_rate)
         self.blocks = nn.ModuleList(self._block() for _ in range(config.blocks))
         attention = self.linear_attention(config.latent, config.cross)
         maps = attention.query, attention.key, attention.value
@@ -132,11 +128,12 @@ class PublishedOFormer(Backbone):
         self.check(inputs, queries)
         nodes = self.reader(inputs)
         embedded = tokens = self.tokens(nodes)
-        for block, waves in zip(self.blocks, self.waves, strict=True):
-            tokens = block(tokens, self.reader.node_phases(nodes, waves), nodes.keep)
+        for block, rotary in zip(self.blocks, self.rotary, strict=True):
+            at = self.reader.at_nodes(nodes, cast(RotaryEmbeddings, rotary))
+            tokens = block(tokens, at, nodes.keep)
         tokens = self.project(tokens, embedded)
-        at_queries = self.reader.query_phases(queries, self.cross_waves)
-        at_tokens = self.reader.node_phases(nodes, self.cross_waves)
+        at_queries = self.reader.at_queries(queries, self.cross_rotary)
+        at_tokens = self.reader.at_nodes(nodes, self.cross_rotary)
         state = self.encode_queries(inputs, queries)
         context = AttentionContext(tokens, at_queries, at_tokens, nodes.keep)
         state = state + self.attention(state, context)
@@ -154,7 +151,7 @@ class PublishedOFormer(Backbone):
     def linear_attention(self, width: int, heads: int) -> LinearAttention:
         """Make an attention of so many features."""
         size = self.head_size(width, heads)
-        return LinearAttention(width, heads, size, self.kind, self.space, self.affine)
+        return LinearAttention(width, heads, size, self.kind, self.affine)
 
     def head_size(self, width: int, heads: int) -> int:
         """Entries of a head."""

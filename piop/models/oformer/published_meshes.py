@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from piop.models.core.attention import AttentionContext
 from piop.models.core.base import GRID_FIELD, ROLLOUT_FIELD, Inputs, Signature
 from piop.models.core.rollout import RolloutBackbone
-from piop.models.oformer.network import Gate, rotary_frequencies
+from piop.models.oformer.network import Gate, rotary_embeddings
 from piop.models.oformer.nodes import SensorNodes
 from piop.models.oformer.published import PublishedOFormer, PublishedOFormerConfig, unbiased_mlp
 
@@ -37,19 +37,17 @@ class MeshOFormer(PublishedOFormer):
     mesh_rate: ClassVar[float] = 1
     """Rate of the attention among queries over ``cross_rate``."""
 
-    mix_waves: Tensor
-
     def __init__(self, signature: Signature, config: PublishedOFormerConfig) -> None:
         super().__init__(signature, config)
         latent = config.latent
         self.mix = self.linear_attention(latent, 1).start_near_identity()
-        waves = rotary_frequencies(latent, self.space, self.mesh_rate * config.cross_rate)
-        self.register_buffer("mix_waves", waves, persistent=False)
+        rate = self.mesh_rate * config.cross_rate
+        self.mix_rotary = rotary_embeddings(latent, self.space, rate)
 
     def mixed(self, inputs: Inputs, queries: Tensor) -> Tensor:
         """Encode queries and let them attend to each other: ``[B, N, latent]``."""
         state = self.encode(inputs, queries)
-        at = self.reader.query_phases(queries, self.mix_waves)
+        at = self.reader.at_queries(queries, self.mix_rotary)
         return state + self.mix(state, AttentionContext(state, at, at, None))
 
 

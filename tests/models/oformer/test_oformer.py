@@ -11,8 +11,7 @@ from torch.nn.functional import layer_norm
 from piop.errors import DataError, UsageError
 from piop.fields import FunctionSamples
 from piop.models import BACKBONES, AxisSignature, build_backbone
-from piop.models.core.attention import AttentionContext
-from piop.models.core.coordinates import harmonics
+from piop.models.core.attention import AttentionContext, RotaryEmbedding, RotaryEmbeddings
 from piop.models.oformer.network import (
     CoordinateFeatures,
     FeedForward,
@@ -20,8 +19,7 @@ from piop.models.oformer.network import (
     OFormerConfig,
     RandomFourierFeatures,
     SelfAttention,
-    rotary_frequencies,
-    rotate,
+    rotary_embeddings,
 )
 
 from ..cases import SIGNATURES, queries_for, samples_for
@@ -34,9 +32,12 @@ def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-def unrotated(tokens: torch.Tensor, keep: torch.Tensor | None = None) -> AttentionContext:
-    """Tokens without a position: no pair of entries rotates."""
-    nowhere = (torch.empty(1, 1, 0, dtype=torch.float64),) * 2
+def unrotated(
+    tokens: torch.Tensor, size: int, keep: torch.Tensor | None = None
+) -> AttentionContext:
+    """Tokens without a position: no pair of the entries of a head rotates."""
+    rotary = RotaryEmbeddings([RotaryEmbedding(torch.empty(0, 1), size)]).double()
+    nowhere = rotary(torch.zeros(1, 1, 1, dtype=torch.float64))
     return AttentionContext(tokens, nowhere, nowhere, keep)
 
 
@@ -54,7 +55,7 @@ def test_keys_and_values_may_be_summed_before_any_query_is_known(kind):
     scores = torch.einsum("bhns,bhms->bhnm", heads["query"], heads["key"])
     found = torch.einsum("bhnm,bhms->bnhs", scores, heads["value"]).flatten(2) / 9
     expected = attention.out(found)
-    assert (attention(state, unrotated(tokens)) - expected).abs().max() < EXACT
+    assert (attention(state, unrotated(tokens, 4)) - expected).abs().max() < EXACT
 
 
 def test_a_token_that_is_not_there_is_not_counted():
@@ -63,8 +64,8 @@ def test_a_token_that_is_not_there_is_not_counted():
     keep = torch.ones(2, 8, 1, dtype=torch.float64)
     keep[:, 5:] = 0
     padded = torch.cat([tokens, drawn(2, 3, 6, seed=2)], 1)
-    masked = attention(state, unrotated(padded, keep))
-    assert (masked - attention(state, unrotated(tokens))).abs().max() < EXACT
+    masked = attention(state, unrotated(padded, 4, keep))
+    assert (masked - attention(state, unrotated(tokens, 4))).abs().max() < EXACT
 
 
 def test_one_head_as_wide_as_the_features_needs_no_map_of_its_answer():
@@ -95,11 +96,11 @@ def test_the_normalised_state_is_what_a_layer_of_the_encoder_adds_to():
     layer = SelfAttention(attention, feed, 4, normed=True).double()
     tokens = drawn(2, 6, 4)
     once = layer_norm(tokens, (4,))
-    twice = layer_norm(once + attention(once, unrotated(once)), (4,))
+    twice = layer_norm(once + attention(once, unrotated(once, 4)), (4,))
     hidden = twice @ feed.first.weight.T + feed.first.bias
     gated = torch.nn.functional.gelu(hidden[..., :3]) * hidden[..., 3:]
     expected = twice + gated @ feed.last.weight.T + feed.last.bias
-    assert (layer(tokens, unrotated(tokens).at_tokens) - expected).abs().max() < EXACT
+    assert (layer(tokens, unrotated(tokens, 4).at_tokens) - expected).abs().max() < EXACT
 
 
 @pytest.mark.parametrize("dimension", [1, 2])
@@ -108,8 +109,8 @@ def test_rotary_position_is_the_block_rotation_of_the_paper(dimension):
     size, rate = 8, 5.0
     part = size // dimension
     place, entries = drawn(dimension, seed=3), drawn(size, seed=4)
-    at = harmonics(place[None, None], rotary_frequencies(size, dimension, rate).double())
-    found = rotate(entries[None, None, None], at, parts=dimension)[0, 0, 0]
+    (turn,) = rotary_embeddings(size, dimension, rate).double()(place[None, None])
+    found = turn(entries[None, None, None])[0, 0, 0]
     expected = entries.clone()
     for axis in range(dimension):
         for pair in range(part // 2):
@@ -124,30 +125,27 @@ def test_rotary_position_is_the_block_rotation_of_the_paper(dimension):
 
 @pytest.mark.parametrize("dimension", [1, 2])
 def test_scores_depend_on_the_difference_of_places_alone(dimension):
-    waves = rotary_frequencies(8, dimension, 7.0).double()
+    rotary = rotary_embeddings(8, dimension, 7.0).double()
     query, key = drawn(1, 1, 1, 8), drawn(1, 1, 1, 8, seed=1)
     here, there = drawn(1, 1, dimension, seed=2), drawn(1, 1, dimension, seed=3)
 
     def score(x, y):
-        sides = (
-            rotate(query, harmonics(x, waves), parts=dimension),
-            rotate(key, harmonics(y, waves), parts=dimension),
-        )
-        return (sides[0] * sides[1]).sum()
+        (turn_query,), (turn_key,) = rotary(x), rotary(y)
+        return (turn_query(query) * turn_key(key)).sum()
 
     shift = drawn(1, 1, dimension, seed=4)
     assert (score(here + shift, there + shift) - score(here, there)).abs() < EXACT
-    relative = (query * rotate(key, harmonics(there - here, waves), parts=dimension)).sum()
-    assert (score(here, there) - relative).abs() < EXACT
+    (turn,) = rotary(there - here)
+    assert (score(here, there) - (query * turn(key)).sum()).abs() < EXACT
+    assert (turn.inverse()(turn(key)) - key).abs().max() < EXACT
     assert (score(here + shift, there) - score(here, there)).abs() > 1e-2
 
 
 def test_entries_beyond_the_pairs_do_not_turn():
-    waves = rotary_frequencies(
-        10, 2, 7.0
-    ).double()  # two parts of five: two pairs each, two entries over
+    rotary = rotary_embeddings(10, 2, 7.0).double()  # two parts of five: two pairs each
     entries = drawn(1, 3, 2, 10)
-    found = rotate(entries, harmonics(drawn(1, 3, 2, seed=1), waves), parts=2)
+    (turn,) = rotary(drawn(1, 3, 2, seed=1))
+    found = turn(entries)
     assert torch.equal(found[..., 8:], entries[..., 8:])
     assert (found[..., :8] - entries[..., :8]).abs().max() > 0.1
 
