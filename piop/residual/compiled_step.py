@@ -13,6 +13,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar, final
 
 import torch
@@ -23,6 +25,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.fx.graph import CodeGen
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from piop.residual.inductor import (
     BackgroundCompilation,
@@ -32,6 +35,7 @@ from piop.residual.inductor import (
     fresh_cache,
     graph_digest,
     is_cached,
+    load_graph,
     note_cached,
     require_compiler,
 )
@@ -56,6 +60,29 @@ cache. The slower the machine is at the moment, the longer all of them take.
 R = TypeVar("R")
 
 
+@dataclass(frozen=True)
+class _Foreseen:
+    """What tracing in the background tells.
+
+    Attributes:
+        seconds: That compiling takes.
+        digest: Of the graph, as of :func:`graph_digest`.
+        structure: As :attr:`TracedStep.structure`.
+    """
+
+    seconds: float
+    digest: str
+    structure: Any
+
+
+@dataclass(frozen=True)
+class _InCache:
+    """A graph that the background compiled: its key in the cache, and its digest."""
+
+    key: str
+    digest: str
+
+
 class StoppedCompiling(KeyboardInterrupt):
     """Tracing or compiling was stopped: it is neither tried another way nor done without."""
 
@@ -65,8 +92,9 @@ class TracedStep:
     """A training step, a callable (params, inputs) -> (parts, grads).
 
     Args:
-        loss_function: Maps (parameters, inputs) to the loss, or to a tuple that begins with it.
-            Anything else it reads, buffers too, is frozen as it is when a shape first occurs.
+        loss_function: Maps (parameters, inputs) to the loss, or to tuples and dicts of tensors, the
+            first of which is the loss. Anything else it reads, buffers too, is frozen as it is when
+            a shape first occurs.
         compiled: Whether to trace and compile; otherwise everything is eager.
         graphs: Whether to record CUDA graphs of the compiled step. They read the parameters where
             they lie, so those must be changed in place; inputs are copied, and so is what is given.
@@ -76,6 +104,10 @@ class TracedStep:
             compiled.
         concurrent: Whether several threads may call the compiled step at a time.
         eager_because: Why compilation was given up; None while it was not.
+        structure: What the loss function gives, with the numbers of tensors in their places; None
+            before the first step.
+        background_foresees: Seconds that compiling in the background takes; None until it has
+            traced.
     """
 
     def __init__(
@@ -86,10 +118,14 @@ class TracedStep:
         self.loss_function = loss_function
         self.compiled, self.graphs = compiled, graphs
         self.eager_because: str | None = None
+        self.structure: Any = None
+        self.background_foresees: float | None = None
         self._compiling = False
         self._functions: dict[Any, FlatFunction] = {}
         self._traced: dict[Any, GraphModule] = {}
+        self._in_cache: dict[Any, _InCache] = {}
         self._background: BackgroundCompilation | None = None
+        self._begun: Any = None  # the shapes for which it was started
 
     def __call__(
         self, params: Sequence[Tensor], inputs: Sequence[Tensor]
@@ -101,7 +137,8 @@ class TracedStep:
             inputs: Tensors of one batch.
 
         Returns:
-            What the loss function gave, detached, the loss first; and a gradient per parameter.
+            The tensors that the loss function gave, detached, the loss first; and a gradient per
+            parameter.
 
         Warns:
             RuntimeWarning: If tracing or compiling fails, upon which the step is eager.
@@ -140,13 +177,11 @@ class TracedStep:
         """
         key, flat = _shapes(params, inputs), [t.detach() for t in (*params, *inputs)]
         decompositions()  # imports the compiler, which takes seconds once
-        begun = time.perf_counter()
-        graph = self._attempt(lambda: self._trace(flat, len(params)))
-        if graph is None:
+        found = self._attempt(lambda: self._foresee(flat, len(params)))
+        if found is None:
             return None
-        self._traced[key] = graph
-        spent = time.perf_counter() - begun
-        return spent * (LOADING if is_cached(self._digest(graph, flat)) else COMPILING)
+        foreseen, self._traced[key] = found
+        return foreseen.seconds
 
     def may_use_background(self, device: torch.device) -> bool:
         """Whether the step can be compiled in the background for a device."""
@@ -156,26 +191,45 @@ class TracedStep:
     def start_background(
         self, params: Sequence[Tensor], inputs: Sequence[Tensor], limit: float
     ) -> bool:
-        """Compile in the background what :meth:`foresee` traced, for :meth:`prepare` to load.
+        """Trace and compile in the background, for :meth:`prepare` to load.
 
         Args:
             params: As of :meth:`foresee`, where :meth:`may_use_background`.
             inputs: As well.
-            limit: Seconds after which it is given up.
+            limit: Seconds after which it is given up if it has not traced.
 
         Returns:
             Whether that has begun.
         """
-        graph = self._traced[_shapes(params, inputs)]
+        key, flat = _shapes(params, inputs), [t.detach() for t in (*params, *inputs)]
+        decompositions()  # imports the compiler for both processes
+        threads = torch.get_num_threads()
+        settings = flat, len(params), self.threads or threads, threads
+        self.background_foresees = None
         with suppress(OSError):
-            threads = self.threads or torch.get_num_threads()
-            self._background = BackgroundCompilation(graph, threads, limit)
+            work = partial(self._work_in_background, *settings)
+            self._background, self._begun = BackgroundCompilation(work, limit), key
         return self._background is not None
 
-    @property
+    def extend_background(self, limit: float) -> None:
+        """Let the background compile for so many seconds from now."""
+        if self._background is not None:
+            self._background.extend(limit)
+
     def background_runs(self) -> bool:
-        """Whether it is compiled in the background, where :meth:`prepare` would do so again."""
-        return self._background is not None and self._background.runs
+        """Whether the background is at work, where :meth:`prepare` would do it again.
+
+        What it has told meanwhile is noted.
+        """
+        if self._background is None:
+            return False
+        runs = self._background.runs  # before what it told: all of that, if it does not
+        for report in self._background.received():
+            if isinstance(report, _Foreseen):
+                self.structure, self.background_foresees = report.structure, report.seconds
+            else:
+                self._in_cache[self._begun] = report
+        return runs
 
     def close(self) -> None:
         """End compiling in the background."""
@@ -211,8 +265,54 @@ class TracedStep:
         finally:
             self._compiling = False
 
+    def _foresee(self, flat: list[Tensor], count: int) -> tuple[_Foreseen, GraphModule]:
+        """Trace, and foresee what compiling takes."""
+        begun = time.perf_counter()
+        graph = self._trace(flat, count)
+        spent, digest = time.perf_counter() - begun, self._digest(graph, flat)
+        seconds = spent * (LOADING if is_cached(digest) else COMPILING)
+        return _Foreseen(seconds, digest, self.structure), graph
+
+    def _work_in_background(
+        self,
+        flat: list[Tensor],
+        count: int,
+        threads: int,
+        compilers: int,
+        report: Callable[[_Foreseen | _InCache], None],
+    ) -> None:
+        """Trace and compile in a process that was forked for it."""
+        self.threads = threads
+        foreseen, graph = self._foresee(flat, count)
+        report(foreseen)
+        compiled = compile_graph(graph, threads, compilers)
+        if compiled.key is not None:
+            report(_InCache(compiled.key, foreseen.digest))
+
+    def _load(self, key: Any, flat: list[Tensor]) -> FlatFunction | None:
+        """Load and try what the background compiled; None where there is nothing or it fails."""
+        cached = self._in_cache.pop(key, None)
+        if cached is None:
+            return None
+        try:
+            found = load_graph(cached.key, self.threads)
+            with torch.no_grad():
+                out = found(flat)
+        except (MemoryError, torch.OutOfMemoryError):
+            raise
+        except Exception as reason:
+            logger.warning("compiling again: %s: %s", type(reason).__name__, reason)
+            return None
+        if all(bool(t.isfinite().all()) for t in out):
+            note_cached(cached.digest)
+        self.concurrent = True
+        return found
+
     def _compile(self, key: Any, flat: list[Tensor], count: int) -> FlatFunction:
         """Compile and try; again without the cache, which a killed compiler damages."""
+        loaded = self._load(key, flat)
+        if loaded is not None:
+            return loaded
         graph = self._traced.pop(key, None)
         graph = self._trace(flat, count) if graph is None else graph
         digest = self._digest(graph, flat)
@@ -275,7 +375,8 @@ class TracedStep:
             with torch.enable_grad():
                 params = [t.detach().requires_grad_() for t in tensors[:count]]
                 out = self.loss_function(params, list(tensors[count:]))
-                parts = (out,) if isinstance(out, Tensor) else tuple(out)
+                parts, tree = tree_flatten(out)
+                self.structure = tree_unflatten(range(len(parts)), tree)
                 grads = torch.autograd.grad(parts[0], params, materialize_grads=True)
             return (*(part.detach() for part in parts), *grads)
 

@@ -18,13 +18,15 @@ All of this relies on parts of Inductor that are not public. Whoever calls it fa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, final
 
 import torch
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 from torch.fx import GraphModule
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from piop.residual.inductor.cache import keyed_by_instruction_set
 from piop.residual.inductor.kernels import JoinedKernels
@@ -36,9 +38,29 @@ FlatFunction = Callable[[list[Tensor]], tuple[Tensor, ...]]
 # Some of these modules take a second to import, which a run without compilation is spared.
 
 
+@final
+class CompiledGraph:
+    """A compiled function of a list of tensors, to be called without gradients.
+
+    Args:
+        compiled: What Inductor gives.
+
+    Attributes:
+        key: By what :func:`load_graph` finds it in the cache; None where it is in none.
+    """
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+        self.key: str | None = compiled._fx_graph_cache_key
+
+    def __call__(self, tensors: list[Tensor]) -> tuple[Tensor, ...]:
+        """Compute."""
+        return tuple(self._compiled(list(tensors)))
+
+
 def compile_graph(
     graph: GraphModule, threads: int | None = None, compilers: int | None = None
-) -> FlatFunction:
+) -> CompiledGraph:
     """Compile a graph of plain operations on CPU tensors.
 
     Args:
@@ -47,22 +69,56 @@ def compile_graph(
         threads: Threads that each of its kernels uses; by default as many as torch does now.
         compilers: C++ compilers that run at a time; by default as many as torch has threads.
 
-    Returns:
-        The compiled function of a list of tensors, to be called without gradients.
-
     Raises:
         Exception: Whatever Inductor or the C++ compiler raises; any of them where this version of
             torch differs from what is expected here.
     """
-    from torch._guards import TracingContext, tracing
-    from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx_inner
     from torch._inductor.fx_passes.joint_graph import joint_graph_passes
     from torch._inductor.utils import BoxedBool
-    from torch._inductor.virtualized import V
 
     shapes = [node.meta["val"] for node in graph.graph.nodes if node.op == "placeholder"]
-    mode = shapes[0].fake_mode
+    with _inductor(shapes[0].fake_mode, threads, compilers), quick_indices(), quick_types():
+        joint_graph_passes(graph)
+        compiled = compile_fx_inner(graph, shapes, is_inference=True, cudagraphs=BoxedBool(False))
+    return CompiledGraph(compiled)
+
+
+def load_graph(key: str, threads: int | None = None, compilers: int | None = None) -> CompiledGraph:
+    """Load what :func:`compile_graph` compiled, also in another process, from Inductor's cache.
+
+    Args:
+        key: :attr:`CompiledGraph.key`.
+        threads: As then.
+        compilers: As then; they run for what is no longer in the cache.
+
+    Raises:
+        KeyError: If the cache no longer has it.
+        Exception: As of :func:`compile_graph`.
+    """
+    from torch._inductor.codecache import FxGraphCache
+    from torch._inductor.output_code import CompiledFxGraphConstants
+    from torch._inductor.utils import BoxedBool
+
+    constants: Any = CompiledFxGraphConstants()
+    with _inductor(FakeTensorMode(shape_env=ShapeEnv()), threads, compilers):
+        compiled, _ = FxGraphCache.load_with_key(
+            key, [], [], local=True, remote_cache=None, is_backward=False, constants=constants
+        )
+        if compiled is None:
+            raise KeyError(f"the cache has no compiled graph {key}")
+        compiled.post_compile([], constants, {"cudagraphs": BoxedBool(False), "is_backward": False})
+    compiled._fx_graph_cache_key = key
+    return CompiledGraph(compiled)
+
+
+@contextmanager
+def _inductor(mode: FakeTensorMode, threads: int | None, compilers: int | None) -> Iterator[None]:
+    """Set Inductor up for graphs of fake tensors of a mode in a block."""
+    from torch._guards import TracingContext, tracing
+    from torch._inductor import config
+    from torch._inductor.virtualized import V
+
     known_cpu = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
     options: dict[str, Any] = {
         "cpp.threads": threads or torch.get_num_threads(),
@@ -79,17 +135,11 @@ def compile_graph(
             V.set_fake_mode(mode),
             config.patch(options),
             keyed_by_instruction_set(),
-            quick_indices(),
-            quick_types(),
             processes.used(),
             JoinedKernels.collected(processes, compilers or torch.get_num_threads()),
         ):
             stack.enter_context(context)
-        joint_graph_passes(graph)
-        compiled: Any = compile_fx_inner(
-            graph, shapes, is_inference=True, cudagraphs=BoxedBool(False)
-        )
-    return lambda tensors: tuple(compiled(list(tensors)))
+        yield
 
 
 def require_compiler() -> str:

@@ -35,8 +35,8 @@ GAIN_ON_CUDA = 0.85
 on ``burgers``."""
 LEAST = 5.0
 """Seconds to save below which the step is not even traced."""
-SHORT = 4.0
-"""Seconds of compiling, or of loading what was compiled, for which training waits."""
+TRACING = 120.0
+"""Seconds after which tracing in the background is given up."""
 LONGEST = 5.0
 """Times the seconds foreseen after which compiling in the background is given up."""
 
@@ -84,7 +84,7 @@ class StepGradients:
             own = ConcurrentMicrobatches(self._traced, streams, COMPILED_ROWS)
             compiled_step = self._microbatches = own
         self._compiled = profile.timed(COMPILED, compiled_step)
-        self._saving = 0.0
+        self._saving = self._worth = 0.0
         self._ready = False
         self._fastest = math.inf
         self._background = False
@@ -94,8 +94,8 @@ class StepGradients:
         """Compute parts and statistics and add the gradients."""
         if self._saving or (self.compiled and not self._ready):
             self._prepare(batch)
-        elif self._all_threads and not self._traced.background_runs:
-            self._load(batch)
+        elif self._all_threads:
+            self._follow(batch)
         if self.compiled:
             return self._compiled(batch)
         begun = time.perf_counter()
@@ -158,26 +158,38 @@ class StepGradients:
             self._microbatches.use_threads(batch)
         saving, self._saving = self._saving, 0.0
         part = self._traced_part(batch)
-        foreseen = self._traced.foresee(part)
-        if foreseen is None or not (self.compiled or foreseen < saving):
-            self.compiled = False
-        elif not (self._background and foreseen > SHORT and self._begin(part, foreseen)):
-            self._compile(part, f"about {foreseen:.0f} s")
+        if self._background and self._traced.start_background(part, TRACING):
+            self._all_threads, self._worth = torch.get_num_threads(), saving
+            torch.set_num_threads(self._all_threads - 1)
+        else:
+            foreseen = self._traced.foresee(part)
+            if foreseen is None or not (self.compiled or foreseen < saving):
+                self.compiled = False
+            else:
+                self._compile(part, f"about {foreseen:.0f} s")
         self.pause += time.perf_counter() - begun
 
-    def _begin(self, part: Batch, foreseen: float) -> bool:
-        """Compile in the background; return whether that has begun."""
-        if not self._traced.start_background(part, LONGEST * foreseen):
-            return False
-        self._all_threads = torch.get_num_threads()
-        torch.set_num_threads(self._all_threads - 1)
-        self.phases.enter(JobPhase.TRAINING, f"compiling meanwhile, about {foreseen:.0f} s")
-        return True
-
-    def _load(self, batch: Batch) -> None:
-        """Load what was compiled in the background; compile here if that failed."""
+    def _follow(self, batch: Batch) -> None:
+        """Load what was compiled in the background; do here what failed there."""
+        runs, foreseen = self._traced.background_runs(), self._traced.background_foresees
+        if self._worth and foreseen is not None:
+            if foreseen >= self._worth:
+                self.compiled = False
+                self._end_background()
+                return
+            self._worth = 0.0
+            self._traced.extend_background(LONGEST * foreseen)
+            if runs:
+                detail = f"compiling meanwhile, about {foreseen:.0f} s"
+                self.phases.enter(JobPhase.TRAINING, detail)
+        if runs:
+            return
         begun = time.perf_counter()
         self._end_background()
+        if self._worth:  # it did not even trace
+            self._saving, self._worth, self._background = self._worth, 0.0, False
+            self._prepare(batch)
+            return
         self._compile(self._traced_part(batch))
         self.pause += time.perf_counter() - begun
 

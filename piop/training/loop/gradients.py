@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.utils._pytree import tree_map
 
 from piop.residual.compiled_step import TracedStep
 from piop.training.batches.batch import Batch, flatten
@@ -111,8 +112,6 @@ class CompiledGradients:
         self.names, self.parameters = list(trained), list(trained.values())
         self._step = TracedStep(self._flat_loss, graphs=graphs)
         self._rebuild: Callable[[list[Tensor]], Any] | None = None
-        self._parts: list[str] = []
-        self._statistics: list[str] = []
 
     def use_threads(self, threads: int) -> None:
         """Compile for so many threads in each operation, on a CPU; before compiling."""
@@ -123,14 +122,12 @@ class CompiledGradients:
         """Whether several threads may compute at a time, once it is compiled."""
         return self._step.concurrent
 
-    def _flat_loss(self, values: list[Tensor], inputs: list[Tensor]) -> Any:
+    def _flat_loss(self, values: list[Tensor], inputs: list[Tensor]) -> Outcome:
         if self._rebuild is None:
             raise ValueError("a step is traced on a batch")
         buffers, batch = self._rebuild(inputs)
         state = {**dict(zip(self.names, values, strict=True)), **buffers}
-        parts, statistics = functional_call(self.loss, state, (batch,))
-        self._parts, self._statistics = list(parts), list(statistics)
-        return (*parts.values(), *statistics.values())
+        return functional_call(self.loss, state, (batch,))
 
     def _tensors(self, batch: Batch) -> list[Tensor]:
         tensors, rebuild = flatten((dict(self.loss.named_buffers()), batch))
@@ -147,13 +144,21 @@ class CompiledGradients:
         return self._step.may_use_background(self.parameters[0].device)
 
     def start_background(self, batch: Batch, limit: float) -> bool:
-        """Compile in the background, after :meth:`foresee`; return whether that has begun."""
+        """Trace and compile in the background; return whether that has begun."""
         return self._step.start_background(self.parameters, self._tensors(batch), limit)
 
-    @property
+    def extend_background(self, limit: float) -> None:
+        """Let the background compile for so many seconds from now."""
+        self._step.extend_background(limit)
+
     def background_runs(self) -> bool:
-        """Whether it is compiled in the background, where :meth:`prepare` would do so again."""
-        return self._step.background_runs
+        """Whether the background is at work, where :meth:`prepare` would do it again."""
+        return self._step.background_runs()
+
+    @property
+    def background_foresees(self) -> float | None:
+        """Seconds that compiling in the background takes; None until it has traced."""
+        return self._step.background_foresees
 
     def close(self) -> None:
         """End compiling in the background."""
@@ -170,9 +175,7 @@ class CompiledGradients:
     def compute(self, batch: Batch) -> tuple[Outcome, tuple[Tensor, ...]]:
         """Return parts and statistics, and the gradient of each parameter, which is not added."""
         found, gradients = self._step(self.parameters, self._tensors(batch))
-        count = len(self._parts)
-        parts = dict(zip(self._parts, found[:count], strict=True))
-        return (parts, dict(zip(self._statistics, found[count:], strict=True))), gradients
+        return tree_map(found.__getitem__, self._step.structure), gradients
 
     def add(self, gradients: Sequence[Tensor]) -> None:
         """Add gradients to those of the parameters."""

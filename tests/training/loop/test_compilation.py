@@ -11,10 +11,20 @@ from piop.training.batches.batch import BatchSource
 from piop.training.config import BudgetConfig, MachineConfig, PointsConfig
 from piop.training.loop.callbacks import Callbacks
 from piop.training.loop.checkpoint import read_metrics
-from piop.training.loop.compilation import EAGER_STEPS, GAIN, LEAST, LONGEST, SHORT, StepGradients
+from piop.training.loop.compilation import (
+    EAGER_STEPS,
+    GAIN,
+    LEAST,
+    LONGEST,
+    TRACING,
+    StepGradients,
+)
 from piop.training.loop.gradients import CompiledGradients
 from piop.training.loop.run_files import RunFiles
 from piop.training.loop.trainer import Trainer
+
+FORESEEN = 2 * LEAST
+"""Seconds of compiling."""
 
 
 class Compiler:
@@ -24,6 +34,8 @@ class Compiler:
         self.calls: list[str] = []
         self.closed = False
         self.in_background, self.under_way, self.may_use_background = True, False, True
+        self.traced = True  # once it began in the background
+        self.limits: list[float] = []
 
         def foresee(_own, _batch):
             self.calls.append("foresee")
@@ -36,7 +48,8 @@ class Compiler:
 
         def start_background(_own, _batch, limit):
             self.calls.append("start_background")
-            self.under_way, self.limit = True, limit
+            self.under_way = self.in_background
+            self.limits.append(limit)
             return self.in_background
 
         def close(_own):
@@ -52,7 +65,11 @@ class Compiler:
         monkeypatch.setattr(CompiledGradients, "prepare", prepare)
         monkeypatch.setattr(CompiledGradients, "start_background", start_background)
         monkeypatch.setattr(CompiledGradients, "close", close)
-        of_background = {"background_runs": lambda _: self.under_way}
+        monkeypatch.setattr(CompiledGradients, "background_runs", lambda _: self.under_way)
+        monkeypatch.setattr(
+            CompiledGradients, "extend_background", lambda _, limit: self.limits.append(limit)
+        )
+        of_background = {"background_foresees": lambda _: foreseen if self.traced else None}
         of_background["may_use_background"] = lambda _: self.may_use_background
         for name, value in of_background.items():
             monkeypatch.setattr(CompiledGradients, name, property(value))
@@ -110,8 +127,8 @@ def test_time_holds_more_compiled_steps(built, monkeypatch, share, foreseen, com
 @pytest.mark.parametrize(
     ("foreseen", "background", "possible", "calls"),
     [
-        (0.62, True, True, ["foresee", "prepare"]),
-        (0.70, True, True, ["foresee"]),
+        (0.62, True, True, ["start_background", "foresee", "prepare"]),
+        (0.70, True, True, ["start_background", "foresee"]),
         (0.62, False, True, ["foresee"]),
         (0.62, True, False, ["foresee"]),
     ],
@@ -128,7 +145,7 @@ def test_compiling_may_take_longer_in_the_background(
     gradients(built.draw(1, 0.0))
     # compiled steps take 0.68 of the time of these: 0.47 of the seconds are saved, a half of
     # compiling is no training, and steps in the other half save nothing: 0.47 / (1 + 0.47) · 2
-    assert [call for call in compiler.calls if call in ("foresee", "prepare")] == calls
+    assert [call for call in compiler.calls if call != "compiled"] == calls
 
 
 @pytest.mark.parametrize(("foreseen", "compiled"), [(0.9, True), (1.1, False)])
@@ -168,24 +185,24 @@ def going_on(gradients, built):
 
 @pytest.mark.usefixtures("two_threads")
 def test_eager_steps_go_on_with_the_other_threads_until_it_is_compiled(built, monkeypatch):
-    compiler = Compiler(monkeypatch, 2 * SHORT)
+    compiler = Compiler(monkeypatch, FORESEEN)
     gradients = StepGradients(built.loss, None)
     going_on(gradients, built)
     gradients(built.draw(2, 0.0))
-    assert compiler.calls == ["foresee", "start_background"]
-    assert compiler.limit == LONGEST * 2 * SHORT
+    assert compiler.calls == ["start_background"]
+    assert compiler.limits == [TRACING, LONGEST * FORESEEN]
     assert (gradients.compiled, torch.get_num_threads()) == (None, 1)
     gradients.decide(1.0)  # is decided
     compiler.under_way = False
     gradients(built.draw(3, 0.0))
-    assert compiler.calls[2:4] == ["prepare", "compiled"]
+    assert compiler.calls[1:3] == ["prepare", "compiled"]
     assert compiler.closed, "a process that was given up may still run"
     assert (gradients.compiled, torch.get_num_threads()) == (True, 2)
 
 
 @pytest.mark.usefixtures("two_threads")
 def test_eager_steps_while_it_is_compiled_count_for_their_part_of_the_threads(built, monkeypatch):
-    Compiler(monkeypatch, 2 * SHORT)
+    Compiler(monkeypatch, FORESEEN)
     gradients = StepGradients(built.loss, None)
     eager = gradients._eager
     gradients._eager = lambda batch: (time.sleep(0.5), eager(batch))[1]
@@ -197,19 +214,19 @@ def test_eager_steps_while_it_is_compiled_count_for_their_part_of_the_threads(bu
 
 @pytest.mark.usefixtures("two_threads")
 def test_what_the_background_did_not_compile_is_tried_here(built, monkeypatch):
-    compiler = Compiler(monkeypatch, 2 * SHORT, works=False)
+    compiler = Compiler(monkeypatch, FORESEEN, works=False)
     gradients = StepGradients(built.loss, None)
     going_on(gradients, built)
     compiler.under_way = False
     gradients(built.draw(2, 0.0))
-    assert compiler.calls == ["foresee", "start_background", "prepare"]
+    assert compiler.calls == ["start_background", "prepare"]
     assert (gradients.compiled, torch.get_num_threads()) == (False, 2)
 
 
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("background", [True, False])
 def test_training_waits_where_nothing_can_go_on_meanwhile(built, monkeypatch, background):
-    compiler = Compiler(monkeypatch, 2 * SHORT)
+    compiler = Compiler(monkeypatch, FORESEEN)
     compiler.in_background = False
     gradients = StepGradients(built.loss, None)
     gradients(built.draw(0, 0.0))
@@ -221,14 +238,42 @@ def test_training_waits_where_nothing_can_go_on_meanwhile(built, monkeypatch, ba
     assert torch.get_num_threads() == 2
 
 
-@pytest.mark.parametrize(
-    ("foreseen", "threads"), [(0.9 * SHORT, "two_threads"), (2 * SHORT, "one_thread")]
-)
-def test_training_waits_for_what_is_short_and_on_one_thread(
-    built, monkeypatch, foreseen, threads, request
-):
-    request.getfixturevalue(threads)
-    compiler = Compiler(monkeypatch, foreseen)
+@pytest.mark.usefixtures("two_threads")
+def test_what_takes_longer_in_the_background_than_it_saves_is_given_up(built, monkeypatch):
+    compiler = Compiler(monkeypatch, FORESEEN)
+    compiler.traced = False
+    gradients = StepGradients(built.loss, None)
+    gradients(built.draw(0, 0.0))
+    gradients.decide(steps_worth(gradients, 0.9 * FORESEEN), background=True)
+    for step in range(1, 4):
+        gradients(built.draw(step, 0.0))
+    assert (gradients.compiled, compiler.under_way) == (None, True), "nothing is known yet"
+    compiler.traced = True
+    gradients(built.draw(4, 0.0))
+    assert (gradients.compiled, compiler.under_way, compiler.closed) == (False, False, True)
+    assert compiler.calls == ["start_background"]
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("share", [0.9, 1.1])
+def test_what_the_background_did_not_even_trace_is_decided_here(built, monkeypatch, share):
+    compiler = Compiler(monkeypatch, FORESEEN)
+    compiler.traced = False
+    gradients = StepGradients(built.loss, None)
+    gradients(built.draw(0, 0.0))
+    gradients.decide(steps_worth(gradients, share * FORESEEN), background=True)
+    gradients(built.draw(1, 0.0))
+    compiler.under_way = False
+    gradients(built.draw(2, 0.0))
+    assert compiler.calls[:2] == ["start_background", "foresee"]
+    assert gradients.compiled is ("prepare" in compiler.calls) is (share > 1)
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_training_waits_on_one_thread(built, monkeypatch):
+    compiler = Compiler(monkeypatch, FORESEEN)
     gradients = StepGradients(built.loss, None)
     going_on(gradients, built)
     assert compiler.calls[:3] == ["foresee", "prepare", "compiled"]
@@ -239,7 +284,7 @@ def test_training_waits_for_what_is_short_and_on_one_thread(
 def test_only_a_budget_in_time_goes_on_while_it_is_compiled(
     built, tmp_path, monkeypatch, steps, seconds
 ):
-    compiler = Compiler(monkeypatch, 2 * SHORT)
+    compiler = Compiler(monkeypatch, FORESEEN)
     monkeypatch.setattr("piop.training.loop.compilation.LEAST", 0.0)
     trainer = trainer_of(built, tmp_path, steps, seconds=seconds)
     saved, eager = [], EAGER_STEPS + 4
@@ -262,7 +307,7 @@ def test_only_a_budget_in_time_goes_on_while_it_is_compiled(
 
 @pytest.mark.usefixtures("two_threads")
 def test_the_end_of_training_ends_compiling_in_the_background(built, tmp_path, monkeypatch):
-    compiler = Compiler(monkeypatch, 2 * SHORT)
+    compiler = Compiler(monkeypatch, FORESEEN)
     monkeypatch.setattr("piop.training.loop.compilation.LEAST", 0.0)
     trainer = trainer_of(built, tmp_path, None, seconds=1e6)
     trainer.callbacks = Callbacks([lambda e: e.step < 6 or trainer._interrupt()])
