@@ -339,7 +339,7 @@ class TracedStep:
         raise last or AssertionError
 
     def _trace(self, flat: list[Tensor], count: int) -> GraphModule:
-        """Trace the step, unless there is no compiler for what is traced."""
+        """Trace the step, unless there is no compiler that works for what is traced."""
         if flat[0].device.type == "cpu":
             require_compiler()
         return trace(self._flat(count), flat)

@@ -325,6 +325,31 @@ def test_without_a_compiler_the_step_is_eager_with_one_warning(tmp_path) -> None
     )
 
 
+FAILING = """#!/bin/sh
+case "$*" in
+*.cpp*) echo "$*" >> {log}; echo "fatal error: Python.h: No such file" >&2; exit 1;;
+*) exec g++ "$@";;
+esac
+"""
+
+
+def test_a_compiler_that_cannot_work_is_found_out_at_once(tmp_path) -> None:
+    compiler, log = tmp_path / "g++", tmp_path / "log"
+    compiler.write_text(FAILING.format(log=log))
+    compiler.chmod(0o755)
+    program = (
+        NO_COMPILER
+        + """
+assert "Python.h: No such file" in step.eager_because, step.eager_because
+"""
+    )
+    failing = {"CXX": str(compiler), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, **failing}, check=True, timeout=300
+    )
+    assert len(log.read_text().splitlines()) == 1, "it was tried again, in vain"
+
+
 COMPILED = """
 import torch
 from piop.residual.compiled_step import TracedStep

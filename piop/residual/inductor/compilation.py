@@ -18,6 +18,7 @@ All of this relies on parts of Inductor that are not public. Whoever calls it fa
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, final
@@ -32,6 +33,8 @@ from piop.residual.inductor.cache import keyed_by_instruction_set
 from piop.residual.inductor.kernels import JoinedKernels
 from piop.residual.inductor.patches import quick_indices, quick_types
 from piop.residual.inductor.processes import CompilerProcesses
+
+logger = logging.getLogger(__name__)
 
 FlatFunction = Callable[[list[Tensor]], tuple[Tensor, ...]]
 
@@ -113,8 +116,10 @@ def load_graph(key: str, threads: int | None = None, compilers: int | None = Non
 
 
 @contextmanager
-def _inductor(mode: FakeTensorMode, threads: int | None, compilers: int | None) -> Iterator[None]:
-    """Set Inductor up for graphs of fake tensors of a mode in a block."""
+def _inductor(
+    mode: FakeTensorMode, threads: int | None, compilers: int | None
+) -> Iterator[CompilerProcesses]:
+    """Set Inductor up for graphs of fake tensors of a mode in a block; give its compilers."""
     from torch._guards import TracingContext, tracing
     from torch._inductor import config
     from torch._inductor.virtualized import V
@@ -139,18 +144,26 @@ def _inductor(mode: FakeTensorMode, threads: int | None, compilers: int | None) 
             JoinedKernels.collected(processes, compilers or torch.get_num_threads()),
         ):
             stack.enter_context(context)
-        yield
+        yield processes
 
 
-def require_compiler() -> str:
-    """Return the C++ compiler.
+def require_compiler() -> None:
+    """Compile a file without kernels, unless the cache has it, before minutes go into a graph.
 
     Raises:
-        Exception: If there is none.
+        Exception: If there is no C++ compiler, or it cannot make a module for Python.
     """
     from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import CppCompileError
 
-    return get_cpp_compiler()
+    get_cpp_compiler()
+    try:
+        with _inductor(FakeTensorMode(), None, None) as processes:
+            JoinedKernels(processes, 1).compile()
+    except CppCompileError:
+        raise
+    except Exception as reason:  # such as a damaged library, which the compiler has no part in
+        logger.debug("a file without kernels: %s", reason)
 
 
 def decompositions() -> Mapping[Any, Any]:
