@@ -130,8 +130,10 @@ class RotaryEmbedding(nn.Module):
         every[turning] = torch.cat([-halves, halves], 1).flatten(0, 1)
         order = torch.arange(size)
         order[turning] = order[turning].reshape(parts, 2, count // parts).flip(1).flatten()
+        partners = torch.empty(size, size).zero_()  # of no memory where weights have none
+        partners[torch.arange(size), order] = 1.0
         self.register_buffer("waves", every, persistent=False)
-        self.register_buffer("partners", torch.eye(size)[order], persistent=False)
+        self.register_buffer("partners", partners, persistent=False)
 
     def forward(self, angle: Any) -> Rotation:
         """Evaluate it at points whose coordinates are ``angle [B, n, d]``, radians."""
