@@ -122,7 +122,7 @@ class TracedStep:
         self.background_foresees: float | None = None
         self._compiling = False
         self._functions: dict[Any, FlatFunction] = {}
-        self._traced: dict[Any, GraphModule] = {}
+        self._traced: dict[Any, tuple[_Foreseen, GraphModule]] = {}
         self._in_cache: dict[Any, _InCache] = {}
         self._background: BackgroundCompilation | None = None
         self._begun: Any = None  # the shapes for which it was started
@@ -176,12 +176,11 @@ class TracedStep:
             RuntimeWarning: If tracing fails, upon which the step is eager.
         """
         key, flat = _shapes(params, inputs), [t.detach() for t in (*params, *inputs)]
-        decompositions()  # imports the compiler, which takes seconds once
         found = self._attempt(lambda: self._foresee(flat, len(params)))
         if found is None:
             return None
-        foreseen, self._traced[key] = found
-        return foreseen.seconds
+        self._traced[key] = found
+        return found[0].seconds
 
     def may_use_background(self, device: torch.device) -> bool:
         """Whether the step can be compiled in the background for a device."""
@@ -202,7 +201,7 @@ class TracedStep:
             Whether that has begun.
         """
         key, flat = _shapes(params, inputs), [t.detach() for t in (*params, *inputs)]
-        decompositions()  # imports the compiler for both processes
+        decompositions()  # imports Inductor for both processes
         threads = torch.get_num_threads()
         settings = flat, len(params), self.threads or threads, threads
         self.background_foresees = None
@@ -266,10 +265,13 @@ class TracedStep:
             self._compiling = False
 
     def _foresee(self, flat: list[Tensor], count: int) -> tuple[_Foreseen, GraphModule]:
-        """Trace, and foresee what compiling takes."""
+        """Trace, unless there is no compiler that works, and foresee what compiling takes."""
+        if flat[0].device.type == "cpu":
+            require_compiler()
+        decompositions()  # imports Inductor, which takes seconds once
         begun = time.perf_counter()
-        graph = self._trace(flat, count)
-        spent, digest = time.perf_counter() - begun, self._digest(graph, flat)
+        graph = trace(self._flat(count), flat)
+        spent, digest = time.perf_counter() - begun, graph_digest(graph, flat, self.threads)
         seconds = spent * (LOADING if is_cached(digest) else COMPILING)
         return _Foreseen(seconds, digest, self.structure), graph
 
@@ -296,14 +298,13 @@ class TracedStep:
             return None
         try:
             found = load_graph(cached.key, self.threads)
-            with torch.no_grad():
-                out = found(flat)
+            finite = _gives_finite(found, flat)
         except (MemoryError, torch.OutOfMemoryError):
             raise
         except Exception as reason:
             logger.warning("compiling again: %s: %s", type(reason).__name__, reason)
             return None
-        if all(bool(t.isfinite().all()) for t in out):
+        if finite:
             note_cached(cached.digest)
         self.concurrent = True
         return found
@@ -313,17 +314,14 @@ class TracedStep:
         loaded = self._load(key, flat)
         if loaded is not None:
             return loaded
-        graph = self._traced.pop(key, None)
-        graph = self._trace(flat, count) if graph is None else graph
-        digest = self._digest(graph, flat)
+        foreseen, graph = self._traced.pop(key, None) or self._foresee(flat, count)
         last: Exception | None = None
         for compile_it, in_cache, concurrent in self._ways(flat, count):
             try:
                 with nullcontext() if in_cache else fresh_cache():
                     # compiling changes the graph
-                    found = compile_it(graph if last is None else self._trace(flat, count))
-                    with torch.no_grad():
-                        out = found(flat)  # where torch compiles
+                    found = compile_it(graph if last is None else trace(self._flat(count), flat))
+                    finite = _gives_finite(found, flat)  # where torch compiles
             except (MemoryError, torch.OutOfMemoryError):
                 raise
             except Exception as reason:
@@ -332,17 +330,11 @@ class TracedStep:
             if last is not None:
                 kind = type(last).__name__
                 logger.warning("compiled without the cache of earlier runs: %s: %s", kind, last)
-            if in_cache and all(bool(t.isfinite().all()) for t in out):
-                note_cached(digest)
+            if in_cache and finite:
+                note_cached(foreseen.digest)
             self.concurrent = concurrent
             return found
         raise last or AssertionError
-
-    def _trace(self, flat: list[Tensor], count: int) -> GraphModule:
-        """Trace the step, unless there is no compiler that works for what is traced."""
-        if flat[0].device.type == "cpu":
-            require_compiler()
-        return trace(self._flat(count), flat)
 
     def _ways(
         self, flat: list[Tensor], count: int
@@ -364,9 +356,6 @@ class TracedStep:
             return compile_graph(graph, self.threads)
 
         return [(for_cpu, True, True), (for_cpu, False, True), (by_torch, False, False)]
-
-    def _digest(self, graph: GraphModule, flat: list[Tensor]) -> str:
-        return graph_digest(graph, flat, self.threads)
 
     def _flat(self, count: int) -> FlatFunction:
         """Give the step as a function of one list: parameters, then inputs."""
@@ -414,6 +403,12 @@ def trace(function: FlatFunction, examples: list[Tensor]) -> GraphModule:
     graph.graph.eliminate_dead_code()
     graph.recompile()
     return graph
+
+
+def _gives_finite(function: FlatFunction, tensors: list[Tensor]) -> bool:
+    """Call a compiled function; return whether all that it gives is finite."""
+    with torch.no_grad():
+        return all(bool(t.isfinite().all()) for t in function(tensors))
 
 
 def _changes_tensors(node: Node) -> bool:

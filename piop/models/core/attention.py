@@ -126,13 +126,14 @@ class RotaryEmbedding(nn.Module):
         super().__init__()
         (count, dimension), turning = waves.shape, slice(first, first + 2 * len(waves))
         halves = waves.reshape(parts, count // parts, dimension)
-        every = waves.new_zeros(size, dimension)
-        every[turning] = torch.cat([-halves, halves], 1).flatten(0, 1)
+        of_entries = waves.new_zeros(size, dimension)
+        of_entries[turning] = torch.cat([-halves, halves], 1).flatten(0, 1)
         order = torch.arange(size)
         order[turning] = order[turning].reshape(parts, 2, count // parts).flip(1).flatten()
-        partners = torch.empty(size, size).zero_()  # of no memory where weights have none
+        # torch.empty, as of weights: their memory is checked on networks that have none yet
+        partners = torch.empty(size, size).zero_()
         partners[torch.arange(size), order] = 1.0
-        self.register_buffer("waves", every, persistent=False)
+        self.register_buffer("waves", of_entries, persistent=False)
         self.register_buffer("partners", partners, persistent=False)
 
     def forward(self, angle: Any) -> Rotation:
@@ -154,7 +155,7 @@ class AttentionContext:
 
     Attributes:
         tokens: ``[B, M, width]``.
-        at_queries: Rotations there: of queries and, where values rotate, of what they become.
+        at_queries: Rotations there: of queries and, where values rotate, of their weighted sums.
         at_tokens: Rotations at the tokens: of keys and, where they rotate, of values.
         mask: Which tokens are real, as the attention takes it (for softmax, what is added to the
             scores, ``[B, 1, 1, M]``); None when all are.
@@ -254,15 +255,15 @@ class RelativeAttention(nn.Module):
 
     def forward(self, state: Tensor, context: AttentionContext) -> Tensor:
         """Attend from ``state [B, N, width]`` to the tokens of a context: ``[B, N, width]``."""
-        tokens, blocked = context.tokens, context.mask
+        tokens = context.tokens
         query, key, values = (
             split_heads(layer(given), self.heads)
             for layer, given in ((self.query, state), (self.key, tokens), (self.value, tokens))
         )
-        turn_query, turn_found = context.at_queries
-        turn_key, turn_values = context.at_tokens
-        found = softmax_attention(turn_query(query), turn_key(key), turn_values(values), blocked)
-        found = turn_found.inverse()(found)
+        rotate_query, rotate_sums = context.at_queries
+        rotate_key, rotate_value = context.at_tokens
+        rotated = rotate_query(query), rotate_key(key), rotate_value(values)
+        found = rotate_sums.inverse()(softmax_attention(*rotated, context.mask))
         return self.out(found.reshape(*found.shape[:2], -1))
 
 

@@ -140,8 +140,8 @@ class LinearAttention(nn.Module):
         tokens, keep = context.tokens, context.mask
         given = {"query": self.query(state), "key": self.key(tokens), "value": self.value(tokens)}
         query, key, value = (self._heads(name, features) for name, features in given.items())
-        (turn_query,), (turn_key,) = context.at_queries, context.at_tokens
-        query, key = turn_query(query), turn_key(key)
+        (rotate_query,), (rotate_key,) = context.at_queries, context.at_tokens
+        query, key = rotate_query(query), rotate_key(key)
         count: Any = tokens.shape[1]
         if keep is not None:
             value = value * keep[..., None]

@@ -87,13 +87,12 @@ def compile_graph(
     return CompiledGraph(compiled)
 
 
-def load_graph(key: str, threads: int | None = None, compilers: int | None = None) -> CompiledGraph:
+def load_graph(key: str, threads: int | None = None) -> CompiledGraph:
     """Load what :func:`compile_graph` compiled, also in another process, from Inductor's cache.
 
     Args:
         key: :attr:`CompiledGraph.key`.
         threads: As then.
-        compilers: As then; they run for what is no longer in the cache.
 
     Raises:
         KeyError: If the cache no longer has it.
@@ -104,7 +103,7 @@ def load_graph(key: str, threads: int | None = None, compilers: int | None = Non
     from torch._inductor.utils import BoxedBool
 
     constants: Any = CompiledFxGraphConstants()
-    with _inductor(FakeTensorMode(shape_env=ShapeEnv()), threads, compilers):
+    with _inductor(FakeTensorMode(shape_env=ShapeEnv()), threads):
         compiled, _ = FxGraphCache.load_with_key(
             key, [], [], local=True, remote_cache=None, is_backward=False, constants=constants
         )
@@ -117,7 +116,7 @@ def load_graph(key: str, threads: int | None = None, compilers: int | None = Non
 
 @contextmanager
 def _inductor(
-    mode: FakeTensorMode, threads: int | None, compilers: int | None
+    mode: FakeTensorMode, threads: int | None = None, compilers: int | None = None
 ) -> Iterator[CompilerProcesses]:
     """Set Inductor up for graphs of fake tensors of a mode in a block; give its compilers."""
     from torch._guards import TracingContext, tracing
@@ -158,7 +157,7 @@ def require_compiler() -> None:
 
     get_cpp_compiler()
     try:
-        with _inductor(FakeTensorMode(), None, None) as processes:
+        with _inductor(FakeTensorMode()) as processes:
             JoinedKernels(processes, 1).compile()
     except CppCompileError:
         raise

@@ -106,6 +106,8 @@ def test_nothing_begins_where_it_cannot_be_shared(cache, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(sys, "platform", "darwin")
         assert not step.may_use_background(cpu)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # autograd has threads there
+    assert not step.may_use_background(cpu)
 
 
 def test_nothing_begins_where_no_process_can_be_started(cache, monkeypatch):
