@@ -95,6 +95,9 @@ def _(matrix: Tensor, right: Tensor) -> Tensor:
 def least_squares(matrix: Tensor, right: Tensor) -> Tensor:
     """Minimise |matrix · x − right|, without gradient; torch's own has no size when it is traced.
 
+    By a QR decomposition without pivots (LAPACK's ``gels``). That with pivots (``gelsy``, torch's
+    default on a CPU) gives other last digits from one call to the next.
+
     Args:
         matrix: ``[..., m, n]`` of rank n.
         right: ``[..., m, c]``.
@@ -102,7 +105,7 @@ def least_squares(matrix: Tensor, right: Tensor) -> Tensor:
     Returns:
         x ``[..., n, c]``.
     """
-    return torch.linalg.lstsq(matrix, right).solution.contiguous()
+    return torch.linalg.lstsq(matrix, right, driver="gels").solution.contiguous()
 
 
 @least_squares.register_fake

@@ -96,14 +96,34 @@ def read_tensors(key: str) -> dict[str, Tensor] | None:
     """Read what :func:`write_tensors` kept under a key, as :func:`read` does."""
     if (found := read(key)) is not None:
         with suppress(SafetensorError):
-            return load(found)
+            return from_bytes(found)
     return None
 
 
 def write_tensors(key: str, tensors: Mapping[str, Tensor]) -> None:
     """Keep real tensors under their names, as :func:`write` does."""
-    whole = {n: t.clone(memory_format=torch.contiguous_format) for n, t in tensors.items()}
-    write({key: save(whole)})
+    write({key: to_bytes(tensors)})
+
+
+def to_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """Serialise real tensors as safetensors, the names numbered: it keeps no order itself."""
+    form = torch.contiguous_format
+    return save(
+        {
+            f"{n:06d} {name}": t.clone(memory_format=form)
+            for n, (name, t) in enumerate(tensors.items())
+        }
+    )
+
+
+def from_bytes(content: bytes) -> dict[str, Tensor]:
+    """Read what :func:`to_bytes` gave, in the same order.
+
+    Raises:
+        SafetensorError: If it is something else.
+    """
+    found = load(content)  # in an order that differs from one call to the next
+    return {name.partition(" ")[2]: found[name] for name in sorted(found)}
 
 
 def _remove_oldest(place: Path) -> None:

@@ -51,6 +51,13 @@ def test_tensors_come_back_and_what_is_none_counts_as_missing():
     assert user_cache.read_tensors(KEY) is None
 
 
+def test_tensors_come_back_in_the_order_in_which_they_were_written():
+    tensors = {name: torch.zeros(2) for name in "upvwqabcdefgh"}
+    user_cache.write_tensors(KEY, tensors)
+    for _ in range(3):  # safetensors itself gives another order each time
+        assert [*(user_cache.read_tensors(KEY) or {})] == [*tensors]
+
+
 def test_those_not_used_for_longest_are_removed(own_folder, monkeypatch):
     monkeypatch.setattr(user_cache, "MOST_BYTES", 3 * (10 + 64))
     user_cache.write({name: bytes(10) for name in "abc"})

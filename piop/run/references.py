@@ -10,7 +10,6 @@ from typing import Self, final
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load, save
 from torch import Tensor
 
 from piop import user_cache
@@ -60,12 +59,12 @@ class Reference:
         return self.tolerance == math.inf
 
     def to_bytes(self) -> bytes:
-        """Serialise it as safetensors."""
-        tensors = {f"value/{name}": v.contiguous() for name, v in self.values.items()}
+        """Serialise it for the user's cache."""
+        tensors = {f"value/{name}": v for name, v in self.values.items()}
         if self.points is not None:
-            tensors["points"] = self.points.contiguous()
+            tensors["points"] = self.points
         estimate = torch.tensor([self.error, self.tolerance], dtype=torch.float64)
-        return save(tensors | {"estimate": estimate})
+        return user_cache.to_bytes(tensors | {"estimate": estimate})
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
@@ -74,7 +73,7 @@ class Reference:
         Raises:
             SafetensorError, KeyError: If it is something else.
         """
-        tensors = load(content)
+        tensors = user_cache.from_bytes(content)
         error, tolerance = tensors.pop("estimate").tolist()
         points = tensors.pop("points", None)
         values = {name.removeprefix("value/"): v for name, v in tensors.items()}

@@ -10,24 +10,30 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["check", "burgers"], ["solve", "--help"]])
-def test_help_and_check_answer_without_torch_within_a_second(arguments):
+@pytest.mark.parametrize(
+    ("arguments", "calls"),
+    [(["--help"], 0.2), (["check", "burgers"], 2.5), (["solve", "--help"], 0.2)],
+)
+def test_help_and_check_answer_quickly_and_without_torch(arguments, calls):
+    # A million calls in Python take about half a second on two cores of an AMD EPYC. They are
+    # counted in place of seconds, which depend on the machine and on what else it does.
     code = (
-        "import sys, time; sys.argv = ['piop', *sys.argv[1:]]\n"
+        "import cProfile, sys; sys.argv = ['piop', *sys.argv[1:]]\n"
+        "profile = cProfile.Profile(); profile.enable()\n"
         "import piop.cli\n"
         "try: piop.cli.main()\n"
         "except SystemExit as e: assert e.code == 0, e.code\n"
+        "profile.disable()\n"
         "heavy = {'torch', 'xarray', 'h5py', 'matplotlib', 'scipy.sparse'} & set(sys.modules)\n"
-        "print(heavy, time.process_time(), file=sys.stderr)"
+        "print(heavy, sum(entry.callcount for entry in profile.getstats()), file=sys.stderr)"
     )
     run = subprocess.run(
         [sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60
     )
     assert run.returncode == 0, run.stderr
-    heavy, seconds = run.stderr.strip().splitlines()[-1].rsplit(" ", 1)
+    heavy, counted = run.stderr.strip().splitlines()[-1].rsplit(" ", 1)
     assert heavy == "set()"
-    # the promise is one second; two let a machine pass that other work keeps busy
-    assert float(seconds) < 2.0
+    assert int(counted) < calls * 1e6
 
 
 def test_public_names_are_there_and_cost_nothing_before_they_are_used():
