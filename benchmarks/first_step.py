@@ -1,13 +1,13 @@
 """Seconds from a command to its first training step, and steps after a minute, cold and warm.
 
-    python benchmarks/first_step.py [--only NAME …] [--backbones] [--minute]
+    python benchmarks/first_step.py [--only NAME …] [--backbones] [--minutes [N]]
 
 For each problem that is trained on its equation, a process of its own trains it with the default
 recipe and five minutes of budget, first with empty caches of compiled code and of references, then
 with what the first process left there; the clock starts with the process. Each is stopped at its
-first step, or, with `--minute`, a minute after its start. With `--backbones` each backbone's
-default preset is trained on `heat` in place of the problems. A cell that is finished is kept. The
-result is `results/first_step.json`.
+first step, or, with `--minutes`, one or N minutes after its start: on slow cores, more of them show
+what faster ones do in one. With `--backbones` each backbone's default preset is trained on `heat`
+in place of the problems. A cell that is finished is kept. The result is `results/first_step.json`.
 """
 
 from __future__ import annotations
@@ -81,15 +81,15 @@ def measure(
 def table(cells: dict[str, dict[str, Any]]) -> str:
     """Write the cells as Markdown."""
     lines = [
-        "| problem | first step, cold | warm | steps in the first minute, cold | warm | ratio |",
-        "|---|---|---|---|---|---|",
+        "| problem | first step, cold | warm | minutes | steps in them, cold | warm | ratio |",
+        "|---|---|---|---|---|---|---|",
     ]
     for name, cell in cells.items():
         first = f"{cell['cold']['first_step']} s | {cell['warm']['first_step']} s"
-        steps = "– | – | –"
-        if cell["minute"]:
+        steps = "– | – | – | –"
+        if cell["minutes"]:
             cold, warm = cell["cold"]["steps"], cell["warm"]["steps"]
-            steps = f"{cold} | {warm} | {cold / warm:.2f}"
+            steps = f"{cell['minutes']} | {cold} | {warm} | {cold / warm:.2f}"
         lines.append(f"| `{name}` | {first} | {steps} |")
     return "\n".join(lines)
 
@@ -99,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--only", nargs="+", default=None, metavar="NAME")
     parser.add_argument("--backbones", action="store_true")
-    parser.add_argument("--minute", action="store_true")
+    parser.add_argument("--minutes", nargs="?", type=int, const=1, default=0, metavar="N")
     options = parser.parse_args()
     path = RESULTS / "first_step.json"
     cells = json.loads(path.read_text())["cells"] if path.exists() else {}
@@ -108,18 +108,19 @@ def main() -> None:
         wanted = {f"heat, {name}": ("heat", [f"backbone={name}"]) for name in BACKBONES}
     if unknown := set(options.only or ()) - set(wanted):
         parser.error(f"--only: {', '.join(unknown)}: not among {', '.join(wanted)}")
-    for key in options.only or wanted:
-        if key in cells and cells[key]["minute"] >= options.minute:
+    for name in options.only or wanted:
+        key = name if options.minutes <= 1 else f"{name}, {options.minutes} minutes"
+        if key in cells and cells[key]["minutes"] >= options.minutes:
             continue
-        problem, settings = wanted[key]
-        until = 60.0 if options.minute else 0.0
+        problem, settings = wanted[name]
+        until = 60.0 * options.minutes
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as cache:
             found = {"cold": measure(problem, settings, until, cache)}
-            if options.minute:
+            if options.minutes:
                 measure(problem, settings, 0.0, cache, at_once=True)
             found["warm"] = measure(problem, settings, until, cache)
         here = {part: environment()[part] for part in ("commit", "cpu")}
-        cells[key] = {**found, "minute": options.minute, **here}
+        cells[key] = {**found, "minutes": options.minutes, **here}
         command = f"python benchmarks/first_step.py {' '.join(sys.argv[1:])}".strip()
         record("first_step", command, {"cells": dict(sorted(cells.items()))})
         print(key, cells[key], flush=True)

@@ -144,4 +144,4 @@ def _remove_oldest(place: Path) -> None:
 def _ignore(error: Exception) -> None:
     if not _warned:
         _warned.add(str(error))
-        logger.warning("references are not kept for later runs: %s", error)
+        logger.warning("results are not kept for later runs: %s", error)

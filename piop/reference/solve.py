@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -24,31 +24,15 @@ from piop.problem.reference_methods import (
     Method,
     OrdinaryEquations,
 )
-from piop.reference.characteristics import TransportSolver
-from piop.reference.chebyshev.solve import CollocationSolver
-from piop.reference.elliptic.solve import CellSolver
-from piop.reference.fem.solve import ShapeSolver
-from piop.reference.finite_volume.solve import ShockSolver
-from piop.reference.fourier.solve import SpectralSolver
 from piop.reference.input_values import Sources
 from piop.reference.refinement import LevelSolver
 from piop.reference.solution import BatchProgress, Limits, Request, Solution
 
+if TYPE_CHECKING:
+    from piop.reference.fem.solve import ShapeSolver
+
 SMALLEST = 1e-12  # tolerance: float64 and its rounding leave little below it
 MOST_POINTS = 10**6  # along an axis of the output
-
-Solver = Callable[[Sources, Request], LevelSolver[Any, Any] | ShapeSolver]
-
-SOLVERS: Mapping[type[Method], Solver] = {
-    Fourier: SpectralSolver,
-    OrdinaryEquations: CollocationSolver,
-    Characteristics: TransportSolver,
-    Chebyshev: CollocationSolver,
-    EllipticFiniteVolumes: CellSolver,
-    FiniteVolumes: ShockSolver,
-    FiniteElements: ShapeSolver,
-}
-"""The solver of each of ``piop.problem.reference_methods.METHODS``."""
 
 
 def solve_reference(
@@ -94,7 +78,7 @@ def solve_reference(
         SolverError: Nothing finite at any level, or an equation without a solution.
     """
     problem = problem.at()
-    solver = SOLVERS[type(choose_method(problem))]
+    solver = _solver_of(choose_method(problem))
     tolerance = requested_tolerance(problem, tolerance)
     if not isinstance(functions, Mapping):
         raise DataError(f"functions: {excerpt(functions)} is not a mapping of names to functions")
@@ -115,6 +99,26 @@ def solve_reference(
         shown = BatchProgress(sources.batch, progress)
         request = Request(moments, shape, tolerance, place, limits or Limits(), shown)
         return solver(sources, request).run()
+
+
+def _solver_of(method: Method) -> Callable[[Sources, Request], LevelSolver[Any, Any] | ShapeSolver]:
+    """Return the solver of a method, imported only now: few runs need finite elements or cells."""
+    match method:
+        case Fourier():
+            from piop.reference.fourier.solve import SpectralSolver as solver
+        case OrdinaryEquations() | Chebyshev():
+            from piop.reference.chebyshev.solve import CollocationSolver as solver
+        case Characteristics():
+            from piop.reference.characteristics import TransportSolver as solver
+        case EllipticFiniteVolumes():
+            from piop.reference.elliptic.solve import CellSolver as solver
+        case FiniteVolumes():
+            from piop.reference.finite_volume.solve import ShockSolver as solver
+        case FiniteElements():
+            from piop.reference.fem.solve import ShapeSolver as solver
+        case _:
+            raise NotImplementedError(f"{method!r} has no solver")
+    return solver
 
 
 def requested_tolerance(problem: Problem, tolerance: float | None) -> float:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 
-from scipy.special import betaincinv
 from torch import Tensor
 
 from piop.arguments import real_number
@@ -88,4 +87,6 @@ def coverage(count: int, confidence: float) -> tuple[float, float]:
         (0.9, 0.847)
     """
     k = rank(count, confidence)
+    from scipy.special import betaincinv  # slow to import, and only bounds need it
+
     return k / (count + 1), float(betaincinv(k, count + 1 - k, LOW))
