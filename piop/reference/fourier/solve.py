@@ -55,7 +55,7 @@ from piop.reference.nodal import NodalSolver
 from piop.reference.solution import Request
 
 _START = (64, 32, 16)  # points along an axis on the first level, by space dimension
-_USUAL = (2048, 256, 64)  # points along an axis that memory is shared for
+_USUAL = (2048, 256, 64)  # points along an axis, or fewer by the limits, that memory is shared for
 _MANY = 10.0  # a mode is stiff if its rate times the step is above this
 _ROUGH = 3.0  # order of decay of a spectrum below which its modes add up somewhere
 _ZEROS = 1e-3
@@ -102,7 +102,8 @@ class SpectralSolver(NodalSolver[SpectralLevel, SpectralResult]):
         self.exact = not split.right.products and not late
         self.order = 0.0 if self.exact else self.discretisation.order_in_time
         rank = len(request.shape)
-        spectra = 16 * _USUAL[rank - 1] ** rank * len(request.times) * self.states  # bytes
+        usual = min(_USUAL[rank - 1], self.most)
+        spectra = 16 * usual**rank * len(request.times) * self.states  # bytes
         self.at_a_time = max(1, MEMORY // spectra)
 
     def first(self, samples: Sequence[int]) -> dict[int, SpectralLevel]:

@@ -16,6 +16,7 @@ from piop.reference.fourier.error_control import (
     next_level,
     round_up,
 )
+from piop.reference.fourier.solve import SpectralSolver
 from piop.reference.fourier.step_lengths import SpectralLevel
 
 from ..cases import Waves, evolve, periodic, random_waves
@@ -72,6 +73,24 @@ def test_chunks_of_the_batch_do_not_matter(monkeypatch):
     monkeypatch.setattr("piop.reference.fourier.solve.MEMORY", 1)
     apart = solve_reference(BURGERS, {"u0": waves}, **options)
     assert torch.allclose(apart.values["u"], together.values["u"], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("modes", "together"), [(64, 5), (2048, 1)])
+def test_memory_is_shared_by_as_many_samples_as_the_finest_grid_allows(
+    monkeypatch, modes, together
+):
+    waves = random_waves(5, [(0, 2 * math.pi)], seed=2)
+    groups, solve = [], SpectralSolver.solve
+
+    def observed(self, level, samples, earlier):
+        groups.append(len(samples))
+        return solve(self, level, samples, earlier)
+
+    monkeypatch.setattr(SpectralSolver, "solve", observed)
+    monkeypatch.setattr("piop.reference.fourier.solve.MEMORY", 5 * 16 * 64)  # bytes
+    limits = Limits(modes=(modes, 64, 16))
+    solve_reference(BURGERS, {"u0": waves}, times=[0.5], tolerance=1e-1, limits=limits)
+    assert max(groups) == together
 
 
 def test_any_output_shape_samples_the_same_solution():
