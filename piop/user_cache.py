@@ -93,37 +93,24 @@ def write(entries: Mapping[str, bytes]) -> None:
 
 
 def read_tensors(key: str) -> dict[str, Tensor] | None:
-    """Read what :func:`write_tensors` kept under a key, as :func:`read` does."""
-    if (found := read(key)) is not None:
+    """Read what :func:`write_tensors` kept under a key, in the same order, as :func:`read` does."""
+    if (content := read(key)) is not None:
         with suppress(SafetensorError):
-            return from_bytes(found)
+            found = load(content)  # in an order that differs from one call to the next
+            return {name.partition(" ")[2]: found[name] for name in sorted(found)}
     return None
 
 
-def write_tensors(key: str, tensors: Mapping[str, Tensor]) -> None:
-    """Keep real tensors under their names, as :func:`write` does."""
-    write({key: to_bytes(tensors)})
+def write_tensors(entries: Mapping[str, Mapping[str, Tensor]]) -> None:
+    """Keep real tensors with their names under keys, as :func:`write` does."""
+    write({key: _to_bytes(tensors) for key, tensors in entries.items()})
 
 
-def to_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """Serialise real tensors as safetensors, the names numbered: it keeps no order itself."""
+def _to_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """Serialise tensors as safetensors, whose names are numbered since it keeps no order."""
     form = torch.contiguous_format
-    return save(
-        {
-            f"{n:06d} {name}": t.clone(memory_format=form)
-            for n, (name, t) in enumerate(tensors.items())
-        }
-    )
-
-
-def from_bytes(content: bytes) -> dict[str, Tensor]:
-    """Read what :func:`to_bytes` gave, in the same order.
-
-    Raises:
-        SafetensorError: If it is something else.
-    """
-    found = load(content)  # in an order that differs from one call to the next
-    return {name.partition(" ")[2]: found[name] for name in sorted(found)}
+    whole = {name: t.clone(memory_format=form) for name, t in tensors.items()}
+    return save({f"{n:06d} {name}": whole[name] for n, name in enumerate(whole)})
 
 
 def _remove_oldest(place: Path) -> None:

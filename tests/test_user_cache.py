@@ -42,7 +42,7 @@ def test_a_damaged_file_counts_as_missing_and_is_replaced(own_folder, damage):
 
 def test_tensors_come_back_and_what_is_none_counts_as_missing():
     whole = torch.arange(6.0, dtype=torch.float64).reshape(2, 3)
-    user_cache.write_tensors(KEY, {"part": whole.T[1:], "whole": whole})
+    user_cache.write_tensors({KEY: {"part": whole.T[1:], "whole": whole}})
     found = user_cache.read_tensors(KEY)
     assert found is not None
     assert torch.equal(found["part"], whole.T[1:])
@@ -53,7 +53,7 @@ def test_tensors_come_back_and_what_is_none_counts_as_missing():
 
 def test_tensors_come_back_in_the_order_in_which_they_were_written():
     tensors = {name: torch.zeros(2) for name in "upvwqabcdefgh"}
-    user_cache.write_tensors(KEY, tensors)
+    user_cache.write_tensors({KEY: tensors})
     for _ in range(3):  # safetensors itself gives another order each time
         assert [*(user_cache.read_tensors(KEY) or {})] == [*tensors]
 

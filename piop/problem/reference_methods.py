@@ -1,7 +1,6 @@
 """Classical methods for reference solutions, and the problems that each covers.
 
-A new method is one class here, in ``METHODS``, its solver, and its case in
-`piop.reference.solve`.
+A new method is one class here, in ``METHODS``, its solver, and its case in `piop.reference.solve`.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Self, final
 
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from piop import user_cache
@@ -58,26 +57,25 @@ class Reference:
         """Whether more time would have given a smaller error."""
         return self.tolerance == math.inf
 
-    def to_bytes(self) -> bytes:
-        """Serialise it for the user's cache."""
+    def to_tensors(self) -> dict[str, Tensor]:
+        """Return it as tensors, for the user's cache."""
         tensors = {f"value/{name}": v for name, v in self.values.items()}
         if self.points is not None:
             tensors["points"] = self.points
         estimate = torch.tensor([self.error, self.tolerance], dtype=torch.float64)
-        return user_cache.to_bytes(tensors | {"estimate": estimate})
+        return tensors | {"estimate": estimate}
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Self:
-        """Read what :meth:`to_bytes` gave.
+    def from_tensors(cls, tensors: Mapping[str, Tensor]) -> Self:
+        """Make it of what :meth:`to_tensors` gave.
 
         Raises:
-            SafetensorError, KeyError: If it is something else.
+            KeyError: If it is something else.
         """
-        tensors = user_cache.from_bytes(content)
-        error, tolerance = tensors.pop("estimate").tolist()
-        points = tensors.pop("points", None)
-        values = {name.removeprefix("value/"): v for name, v in tensors.items()}
-        return cls(values, points, error, tolerance)
+        error, tolerance = tensors["estimate"].tolist()
+        prefix = "value/"
+        values = {n.removeprefix(prefix): v for n, v in tensors.items() if n.startswith(prefix)}
+        return cls(values, tensors.get("points"), error, tolerance)
 
 
 @final
@@ -111,10 +109,10 @@ class References:
         """Return the references that an earlier evaluation left in the user's cache."""
         found = {}
         for sample in samples:
-            content = user_cache.read(self._key(sample))
-            with suppress(SafetensorError, KeyError):
-                if content is not None:
-                    found[sample] = Reference.from_bytes(content)
+            tensors = user_cache.read_tensors(self._key(sample))
+            with suppress(KeyError):
+                if tensors is not None:
+                    found[sample] = Reference.from_tensors(tensors)
         return found
 
     def solve(
@@ -172,7 +170,7 @@ class References:
                     math.inf if ended[row] else tolerance,
                 )
         whole = {s: r for s, r in found.items() if math.isfinite(r.error)}
-        user_cache.write({self._key(s): r.to_bytes() for s, r in whole.items()})
+        user_cache.write_tensors({self._key(s): r.to_tensors() for s, r in whole.items()})
         return found
 
     def _key(self, sample: int) -> str:

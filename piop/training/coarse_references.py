@@ -75,5 +75,5 @@ def solve_coarsely(
     if not all(bool(value.isfinite().all()) for value in found.values()):
         raise SolverError(f"a reference solution of {problem.name} is not finite")
     if sum(value.nbytes for value in found.values()) <= MOST_KEPT:
-        user_cache.write_tensors(key, found)
+        user_cache.write_tensors({key: found})
     return found

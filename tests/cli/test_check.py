@@ -15,8 +15,8 @@ import pytest
     [(["--help"], 0.2), (["check", "burgers"], 2.5), (["solve", "--help"], 0.2)],
 )
 def test_help_and_check_answer_quickly_and_without_torch(arguments, calls):
-    # A million calls in Python take about half a second on two cores of an AMD EPYC. They are
-    # counted in place of seconds, which depend on the machine and on what else it does.
+    # Calls are counted in place of seconds, which depend on the machine and on what else it does.
+    # On slow cores, a million of them took a second.
     code = (
         "import cProfile, sys; sys.argv = ['piop', *sys.argv[1:]]\n"
         "profile = cProfile.Profile(); profile.enable()\n"

@@ -55,7 +55,7 @@ from piop.reference.nodal import NodalSolver
 from piop.reference.solution import Request
 
 _START = (64, 32, 16)  # points along an axis on the first level, by space dimension
-_USUAL = (2048, 256, 64)  # points along an axis, or fewer by the limits, that memory is shared for
+_USUAL = (2048, 256, 64)  # points along an axis that memory is shared for, if allowed
 _MANY = 10.0  # a mode is stiff if its rate times the step is above this
 _ROUGH = 3.0  # order of decay of a spectrum below which its modes add up somewhere
 _ZEROS = 1e-3

@@ -86,7 +86,7 @@ def coverage(count: int, confidence: float) -> tuple[float, float]:
         >>> round(expected, 3), round(low, 3)
         (0.9, 0.847)
     """
-    k = rank(count, confidence)
-    from scipy.special import betaincinv  # slow to import, and only bounds need it
+    from scipy.special import betaincinv  # slow to import, and only error bounds need it
 
+    k = rank(count, confidence)
     return k / (count + 1), float(betaincinv(k, count + 1 - k, LOW))

@@ -404,7 +404,7 @@ def _modes(matrix: Tensor) -> tuple[Tensor, Tensor]:
     if parts is None:
         values, vectors = (torch.view_as_real(found) for found in torch.linalg.eig(matrix))
         parts = {"values": values, "vectors": vectors}
-        user_cache.write_tensors(key, parts)
+        user_cache.write_tensors({key: parts})
     return torch.view_as_complex(parts["values"]), torch.view_as_complex(parts["vectors"])
 
 
